@@ -1,0 +1,85 @@
+"""The ports through which rooms meet. Implementations are bound in ``app``; nobody imports a sibling room."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
+
+
+class Clock(Protocol):
+    """Monotonic seconds. Pure modules take ``now_s`` as an argument instead."""
+
+    def __call__(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+        ...
+
+
+class TextGenerator(Protocol):
+    """Generates text: the engine client, an upstream, a router, a cache in front of one."""
+
+    def card(self) -> ModelCard:
+        """Capabilities and limits. Raises ``Unavailable`` while they are not known yet."""
+        ...
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Count (and, where the tokenizer is here, make) the prompt's ids.
+
+        Raises ``InvalidRequest`` for prompts that cannot be rendered or can never fit.
+        Work above a millisecond leaves the event loop.
+        """
+        ...
+
+    def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
+        """Run it. The last ``Delta`` carries ``finish``; failures raise a ``TribarError``.
+
+        Closing the generator early aborts the request and frees what it held.
+        """
+        ...
+
+
+class ModelCatalog(Protocol):
+    """The one list of served models, of which ``/v1/models`` and router aliases are views."""
+
+    def list(self) -> Sequence[ModelCard]:
+        """Cards of the models that can be asked now."""
+        ...
+
+    def get(self, name: str) -> TextGenerator:
+        """The generator behind ``name``. Raises ``NotFound`` naming what exists."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether every model that was asked for can serve."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """A process as data: ``target`` is run as ``python -m target`` with ``arguments``.
+
+    It is ready when it accepts connections on ``socket_path`` and answers a Hello.
+    """
+
+    name: str
+    target: str
+    arguments: tuple[str, ...]
+    socket_path: Path
+    cores: int = 1
+
+
+class Supervisor(Protocol):
+    """Starts processes, restarts them with back-off and says when one ended."""
+
+    async def spawn(self, spec: ProcessSpec) -> None:
+        """Start and keep alive. Returns when the process exists, not when it is ready."""
+        ...
+
+    async def stop(self, name: str, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL after ``grace_s``; it is not restarted."""
+        ...
+
+    def on_exit(self, name: str, callback: Callable[[int], Awaitable[None]]) -> None:
+        """Call ``callback(exit_code)`` each time the process ends, asked for or not."""
+        ...

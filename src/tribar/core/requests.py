@@ -1,0 +1,150 @@
+"""The vocabulary of generation: what is asked, and what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tribar.core.sampling.params import SamplingParams, TokenLogprobs, Wants
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A conversation to be rendered by the model's chat template.
+
+    ``messages`` are plain mappings (role, content, name, tool_calls, tool_call_id), already validated.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """Plain text; special tokens of the tokenizer's own convention (BOS) are added, typed ones are text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdsPrompt:
+    """Token ids, used as they are."""
+
+    ids: tuple[int, ...]
+
+
+Prompt = ChatPrompt | TextPrompt | IdsPrompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """One generation, as every front (OpenAI, KServe, the LLM class) asks for it.
+
+    ``max_tokens`` None means the room that is left in the context. ``stop`` are non-empty strings,
+    ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos`` disables.
+    ``tenant`` separates prefix caches. ``deadline_s`` counts from arrival.
+    """
+
+    model: str
+    prompt: Prompt
+    sampling: SamplingParams = SamplingParams()
+    wants: Wants = Wants()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_text: bool = False
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    tenant: str = ""
+    priority: int = 0
+    deadline_s: float | None = None
+    trace_id: str = ""
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended by itself."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+class AbortReason(StrEnum):
+    """Why a sequence was ended from outside."""
+
+    CLIENT_GONE = "client_gone"
+    STOP_STRING = "stop_string"
+    DEADLINE = "deadline"
+    SLOW_READER = "slow_reader"
+    DRAIN = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of one request went, in seconds, and how often it was preempted."""
+
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    n_preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a generation. Errors and aborts are raised instead (``TribarError``)."""
+
+    reason: FinishReason
+    usage: Usage
+    timing: Timing
+    stop: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a generation: never half a character. ``finish`` is set on the last one, exactly once.
+
+    ``token_ids`` and ``logprobs`` (same length, when asked for) cover the tokens collected since the last Delta.
+    ``prompt_logprobs`` comes with the first Delta when asked for: entry 0 is None.
+    """
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request whose prompt has been counted; ``ids`` is None where an upstream tokenises."""
+
+    request: GenerateRequest
+    n_tokens: int
+    ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What a served model is and how much it takes."""
+
+    name: str
+    architecture: str
+    max_model_len: int
+    vocab_size: int
+    n_blocks: int = 0
+    block_size: int = 16
+    max_num_seqs: int = 1
+    created_s: int = 0
+    has_chat_template: bool = False
+    capabilities: frozenset[str] = frozenset()
