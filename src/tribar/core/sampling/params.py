@@ -13,7 +13,7 @@ class SamplingParams:
     [0, 1]. ``presence_penalty`` and ``frequency_penalty`` count generated tokens only; ``repetition_penalty``
     (> 0) counts prompt and generated tokens. ``logit_bias`` pairs are sorted by id; at or below -100 bans a token.
     Ids in ``suppressed`` cannot be drawn while fewer than ``min_tokens`` tokens have been generated.
-    ``seed`` is a uint64; the client always sets one.
+    ``seed`` is a uint64. None asks the engine client for a random one, so a runner always sees a number.
     """
 
     temperature: float = 1.0
@@ -26,7 +26,7 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     min_tokens: int = 0
     suppressed: tuple[int, ...] = ()
-    seed: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
