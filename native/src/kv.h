@@ -1,0 +1,36 @@
+// The layout of KV memory. One block holds 16 positions of one layer and one KV head, K then V.
+//
+//   bf16 K: at 2 * (16 * 2 * (d / 2) + 2 * t + d % 2): component d of position t   (a line: 16 positions x one pair of d)
+//   bf16 V: at 2 * (head_dim * 2 * (t / 2) + 2 * d + t % 2)                         (a line: one pair of t x 16 d)
+//   f32  K: at 4 * (16 * d + t)      f32 V: at 4 * (head_dim * t + d)
+//   int8 K, V: as bf16 with 4-fold interleave in place of 2 (d / 4, t / 4), one byte each, and 16 + 16 fp32 scales
+//        (K then V) behind them: one scale per position and KV head.
+//
+// Blocks of a layer lie one after the other: [layer][block][kv_head].
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace tribar {
+
+constexpr int kBlock = 16;  // positions per block
+
+enum class KvType : int { Bf16 = 0, F32 = 1, Int8 = 2 };
+
+struct KvCache {
+  KvType type = KvType::Bf16;
+  int n_layers = 0, n_blocks = 0, n_kv_heads = 0, head_dim = 0;
+  uint8_t* data = nullptr;
+
+  size_t half_bytes() const {  // K or V of one block and head, without scales
+    size_t n = static_cast<size_t>(kBlock) * head_dim;
+    return type == KvType::F32 ? 4 * n : type == KvType::Bf16 ? 2 * n : n;
+  }
+  size_t head_bytes() const { return 2 * half_bytes() + (type == KvType::Int8 ? 2 * kBlock * sizeof(float) : 0); }
+  size_t block_bytes() const { return n_kv_heads * head_bytes(); }  // of one layer
+  uint8_t* head(int layer, int block, int kv_head) const {
+    return data + (static_cast<size_t>(layer) * n_blocks + block) * block_bytes() + kv_head * head_bytes();
+  }
+};
+
+}  // namespace tribar
