@@ -1,0 +1,314 @@
+// Sixteen lanes of float and of int32 for each CPU level, so that every kernel is written once.
+//
+// The including file is compiled once per level with TRIBAR_LEVEL_AVX512, TRIBAR_LEVEL_AVX2 or TRIBAR_LEVEL_PORTABLE
+// defined, into a namespace of its own. Within a level the operations are exact IEEE single operations in a fixed
+// order: -ffp-contract=off keeps the compiler from fusing what is not written as fma().
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(TRIBAR_LEVEL_AVX512) || defined(TRIBAR_LEVEL_AVX2)
+#include <immintrin.h>
+#endif
+
+#if defined(TRIBAR_LEVEL_AVX512)
+#define TRIBAR_NAMESPACE avx512
+#elif defined(TRIBAR_LEVEL_AVX2)
+#define TRIBAR_NAMESPACE avx2
+#else
+#define TRIBAR_NAMESPACE portable
+#endif
+#define TRIBAR_INLINE inline __attribute__((always_inline))
+
+namespace tribar::TRIBAR_NAMESPACE {
+
+#if defined(TRIBAR_LEVEL_AVX512)
+
+constexpr int kTileRows = 12;   // rows of a GEMM tile: accumulators that fit the registers
+constexpr int kQueryRows = 6;   // query rows of an attention tile
+
+struct F16 {
+  __m512 v;
+  static TRIBAR_INLINE F16 zero() { return {_mm512_setzero_ps()}; }
+  static TRIBAR_INLINE F16 splat(float x) { return {_mm512_set1_ps(x)}; }
+  static TRIBAR_INLINE F16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static TRIBAR_INLINE F16 load_fp16(const uint8_t* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  TRIBAR_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
+};
+TRIBAR_INLINE F16 operator+(F16 a, F16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 operator-(F16 a, F16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 operator*(F16 a, F16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 operator/(F16 a, F16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 fma(F16 a, F16 b, F16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+TRIBAR_INLINE F16 max(F16 a, F16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 min(F16 a, F16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+
+// 64 unsigned bytes: 16 lanes of 4 inputs.
+struct U64 {
+  __m512i v;
+  static TRIBAR_INLINE U64 load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+  TRIBAR_INLINE U64 low() const { return {_mm512_and_si512(v, _mm512_set1_epi8(15))}; }
+  TRIBAR_INLINE U64 high() const {
+    return {_mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15))};
+  }
+};
+
+struct I16 {
+  __m512i v;
+  static TRIBAR_INLINE I16 zero() { return {_mm512_setzero_si512()}; }
+  TRIBAR_INLINE F16 to_float() const { return {_mm512_cvtepi32_ps(v)}; }
+};
+// acc + the exact dot products of 4 unsigned bytes per lane with the same 4 signed bytes.
+TRIBAR_INLINE I16 dot4(I16 acc, U64 w, const int8_t* q) {
+  int32_t four;
+  std::memcpy(&four, q, 4);
+  return {_mm512_dpbusd_epi32(acc.v, w.v, _mm512_set1_epi32(four))};
+}
+
+// 16 lanes of 2 bf16 each, dotted with the same 2 bf16.
+struct B32 {
+  __m512i v;
+  static TRIBAR_INLINE B32 load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+};
+TRIBAR_INLINE F16 dot2(F16 acc, B32 w, const uint16_t* x) {
+  int32_t two;
+  std::memcpy(&two, x, 4);
+  return {_mm512_dpbf16_ps(acc.v, (__m512bh)w.v, (__m512bh)_mm512_set1_epi32(two))};
+}
+
+TRIBAR_INLINE F16 round_even(F16 x) { return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+TRIBAR_INLINE F16 power_of_two(F16 n) { return {_mm512_scalef_ps(_mm512_set1_ps(1.0f), n.v)}; }
+
+#elif defined(TRIBAR_LEVEL_AVX2)
+
+constexpr int kTileRows = 3;
+constexpr int kQueryRows = 3;
+
+struct F16 {
+  __m256 a, b;
+  static TRIBAR_INLINE F16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static TRIBAR_INLINE F16 splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  static TRIBAR_INLINE F16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static TRIBAR_INLINE F16 load_fp16(const uint8_t* p) {
+    auto* q = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+  }
+  TRIBAR_INLINE void store(float* p) const {
+    _mm256_storeu_ps(p, a);
+    _mm256_storeu_ps(p + 8, b);
+  }
+};
+TRIBAR_INLINE F16 operator+(F16 x, F16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 operator-(F16 x, F16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 operator*(F16 x, F16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 operator/(F16 x, F16 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 fma(F16 x, F16 y, F16 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+TRIBAR_INLINE F16 max(F16 x, F16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 min(F16 x, F16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+
+struct U64 {
+  __m256i a, b;
+  static TRIBAR_INLINE U64 load(const uint8_t* p) {
+    auto* q = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+  }
+  TRIBAR_INLINE U64 low() const {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)};
+  }
+  TRIBAR_INLINE U64 high() const {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(_mm256_srli_epi16(a, 4), mask), _mm256_and_si256(_mm256_srli_epi16(b, 4), mask)};
+  }
+};
+
+struct I16 {
+  __m256i a, b;
+  static TRIBAR_INLINE I16 zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  TRIBAR_INLINE F16 to_float() const { return {_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)}; }
+};
+// vpmaddubsw saturates at 16 bits: 255 * 127 * 2 does not fit. The even and the odd bytes are therefore widened to 16
+// bits and multiplied with vpmaddwd, which is exact.
+TRIBAR_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i q) {
+  const __m256i low = _mm256_set1_epi16(0x00ff);
+  __m256i even = _mm256_madd_epi16(_mm256_and_si256(w, low), _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8));
+  __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(q, 8));
+  return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
+}
+TRIBAR_INLINE I16 dot4(I16 acc, U64 w, const int8_t* q) {
+  int32_t four;
+  std::memcpy(&four, q, 4);
+  const __m256i x = _mm256_set1_epi32(four);
+  return {dot4_half(acc.a, w.a, x), dot4_half(acc.b, w.b, x)};
+}
+
+struct B32 {
+  __m256i a, b;
+  static TRIBAR_INLINE B32 load(const uint8_t* p) {
+    auto* q = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+  }
+};
+TRIBAR_INLINE __m256 dot2_half(__m256 acc, __m256i w, __m256 x0, __m256 x1) {
+  const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+  const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  return _mm256_fmadd_ps(odd, x1, _mm256_fmadd_ps(even, x0, acc));
+}
+TRIBAR_INLINE F16 dot2(F16 acc, B32 w, const uint16_t* x) {
+  uint32_t two[2] = {static_cast<uint32_t>(x[0]) << 16, static_cast<uint32_t>(x[1]) << 16};
+  float pair[2];
+  std::memcpy(pair, two, 8);
+  const __m256 x0 = _mm256_set1_ps(pair[0]), x1 = _mm256_set1_ps(pair[1]);
+  return {dot2_half(acc.a, w.a, x0, x1), dot2_half(acc.b, w.b, x0, x1)};
+}
+
+TRIBAR_INLINE F16 round_even(F16 x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};
+}
+TRIBAR_INLINE __m256 power_half(__m256 n) {
+  const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+  return _mm256_castsi256_ps(bits);
+}
+TRIBAR_INLINE F16 power_of_two(F16 n) { return {power_half(n.a), power_half(n.b)}; }
+
+#else
+
+constexpr int kTileRows = 4;
+constexpr int kQueryRows = 4;
+
+TRIBAR_INLINE float float_from_fp16(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, rest = h & 0x7fff;
+  float value;
+  if (rest >= 0x7c00) {
+    uint32_t bits = sign | 0x7f800000u | ((rest & 0x3ffu) << 13);
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+  uint32_t bits = rest << 13;
+  std::memcpy(&value, &bits, 4);
+  value *= 5.192296858534828e33f;  // 2^112 moves the exponent bias from 15 to 127, denormals included
+  return sign ? -value : value;
+}
+
+struct F16 {
+  float v[16];
+  static TRIBAR_INLINE F16 splat(float x) {
+    F16 r;
+    for (int i = 0; i < 16; ++i) r.v[i] = x;
+    return r;
+  }
+  static TRIBAR_INLINE F16 zero() { return splat(0.0f); }
+  static TRIBAR_INLINE F16 load(const float* p) {
+    F16 r;
+    std::memcpy(r.v, p, 64);
+    return r;
+  }
+  static TRIBAR_INLINE F16 load_fp16(const uint8_t* p) {
+    F16 r;
+    uint16_t h[16];
+    std::memcpy(h, p, 32);
+    for (int i = 0; i < 16; ++i) r.v[i] = float_from_fp16(h[i]);
+    return r;
+  }
+  TRIBAR_INLINE void store(float* p) const { std::memcpy(p, v, 64); }
+};
+#define TRIBAR_LANES(expression) \
+  F16 r;                         \
+  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
+  return r
+TRIBAR_INLINE F16 operator+(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] + b.v[i]); }
+TRIBAR_INLINE F16 operator-(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] - b.v[i]); }
+TRIBAR_INLINE F16 operator*(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] * b.v[i]); }
+TRIBAR_INLINE F16 operator/(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] / b.v[i]); }
+TRIBAR_INLINE F16 fma(const F16& a, const F16& b, const F16& c) { TRIBAR_LANES(a.v[i] * b.v[i] + c.v[i]); }
+// As vmaxps and vminps: the second operand where either is NaN.
+TRIBAR_INLINE F16 max(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
+TRIBAR_INLINE F16 min(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+
+struct U64 {
+  uint8_t v[64];
+  static TRIBAR_INLINE U64 load(const uint8_t* p) {
+    U64 r;
+    std::memcpy(r.v, p, 64);
+    return r;
+  }
+  TRIBAR_INLINE U64 low() const {
+    U64 r;
+    for (int i = 0; i < 64; ++i) r.v[i] = v[i] & 15;
+    return r;
+  }
+  TRIBAR_INLINE U64 high() const {
+    U64 r;
+    for (int i = 0; i < 64; ++i) r.v[i] = v[i] >> 4;
+    return r;
+  }
+};
+
+struct I16 {
+  int32_t v[16];
+  static TRIBAR_INLINE I16 zero() { return {}; }
+  TRIBAR_INLINE F16 to_float() const { TRIBAR_LANES(static_cast<float>(v[i])); }
+};
+TRIBAR_INLINE I16 dot4(const I16& acc, const U64& w, const int8_t* q) {
+  I16 r = acc;
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 4; ++j) r.v[i] += static_cast<int32_t>(w.v[4 * i + j]) * q[j];
+  return r;
+}
+
+struct B32 {
+  uint16_t v[32];
+  static TRIBAR_INLINE B32 load(const uint8_t* p) {
+    B32 r;
+    std::memcpy(r.v, p, 64);
+    return r;
+  }
+};
+TRIBAR_INLINE float float_from_bf16(uint16_t h) {
+  const uint32_t bits = static_cast<uint32_t>(h) << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+TRIBAR_INLINE F16 dot2(const F16& acc, const B32& w, const uint16_t* x) {
+  const float x0 = float_from_bf16(x[0]), x1 = float_from_bf16(x[1]);
+  TRIBAR_LANES((acc.v[i] + float_from_bf16(w.v[2 * i]) * x0) + float_from_bf16(w.v[2 * i + 1]) * x1);
+}
+
+TRIBAR_INLINE F16 round_even(const F16& x) { TRIBAR_LANES(std::nearbyint(x.v[i])); }
+TRIBAR_INLINE F16 power_of_two(const F16& n) {
+  F16 r;
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(n.v[i]) + 127) << 23;
+    std::memcpy(&r.v[i], &bits, 4);
+  }
+  return r;
+}
+
+#endif
+
+// exp(x) for x <= 0 (softmax and sigmoid arguments), to about 2 units in the last place: x = n ln 2 + r with
+// |r| <= ln 2 / 2, and exp(r) by the Taylor polynomial of degree 7. Below -87 the result is exp(-87), about 1e-38.
+TRIBAR_INLINE F16 exp_nonpositive(F16 x) {
+  x = max(x, F16::splat(-87.0f));
+  const F16 n = round_even(x * F16::splat(1.44269504f));
+  F16 r = fma(n, F16::splat(-0.693145752f), x);
+  r = fma(n, F16::splat(-1.42860677e-6f), r);
+  F16 p = F16::splat(1.0f / 5040);
+  p = fma(p, r, F16::splat(1.0f / 720));
+  p = fma(p, r, F16::splat(1.0f / 120));
+  p = fma(p, r, F16::splat(1.0f / 24));
+  p = fma(p, r, F16::splat(1.0f / 6));
+  p = fma(p, r, F16::splat(0.5f));
+  p = fma(p, r, F16::splat(1.0f));
+  p = fma(p, r, F16::splat(1.0f));
+  return p * power_of_two(n);
+}
+
+}  // namespace tribar::TRIBAR_NAMESPACE
