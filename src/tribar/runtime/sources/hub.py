@@ -1,8 +1,9 @@
 """Models from the Hugging Face Hub, through ``huggingface_hub`` and its own cache (optional extra ``[hf]``)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
@@ -75,12 +76,26 @@ def _fetch(hub: ModuleType, repository: str, file: str | None, progress: Progres
             result.set_exception(error)
 
     # A daemon, so that Ctrl-C ends the process; the library resumes what is left over.
-    Thread(target=run, name="tribar-hub", daemon=True).start()
-    while not wait([result], POLL_INTERVAL_S).done:
-        progress(min(_size(blobs) - before_bytes, total_bytes), total_bytes)
+    with _quiet(hub):
+        Thread(target=run, name="tribar-hub", daemon=True).start()
+        while not wait([result], POLL_INTERVAL_S).done:
+            progress(min(_size(blobs) - before_bytes, total_bytes), total_bytes)
     path = result.result()
     progress(total_bytes, total_bytes)
     return path
+
+
+@contextmanager
+def _quiet(hub: ModuleType) -> Iterator[None]:
+    """Without the library's own progress bars, which would write over the caller's."""
+    if hub.utils.are_progress_bars_disabled():
+        yield
+        return
+    hub.utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        hub.utils.enable_progress_bars()
 
 
 def _snapshot(
