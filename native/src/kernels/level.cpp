@@ -6,6 +6,7 @@
 #include "rows.inc"
 
 #include "attention.inc"
+#include "vocabulary.inc"
 
 #define TRIBAR_QUOTE_(x) #x
 #define TRIBAR_QUOTE(x) TRIBAR_QUOTE_(x)
@@ -13,6 +14,7 @@
 namespace tribar::TRIBAR_NAMESPACE {
 
 extern const Kernels kKernels;
-const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm, rms_norm, quantise, to_bf16, rope, kv_write, attend_span, argmax};
+const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm, rms_norm, quantise, to_bf16, rope, kv_write, attend_span, argmax,
+                       run_maxima, run_weights, exp_sum};
 
 }  // namespace tribar::TRIBAR_NAMESPACE
