@@ -26,6 +26,7 @@ struct AttentionTask {
 
 // A partial softmax over a span of positions; partials of one query merge in increasing span order.
 constexpr int kSpan = 512;       // positions per span, counted from position 0
+constexpr int kRun = 256;        // ids per run of the sampler's passes over the vocabulary
 constexpr int kQueryTile = 16;   // queries per task at most
 
 struct Kernels {
@@ -53,6 +54,14 @@ struct Kernels {
 
   // Index of the largest, ties to the lowest; -1 where x holds NaN or +inf.
   int (*argmax)(const float* x, int n);
+
+  // Passes of the sampler over a row of logits, in runs of kRun ids: out[ceil(n / kRun)].
+  // The largest of each run; false where x holds NaN or +inf.
+  bool (*run_maxima)(const float* x, int n, float* out);
+  // The sum over each run of exp((x - largest) * inverse_temperature), x <= largest; see sampler.cpp for its error.
+  void (*run_weights)(const float* x, int n, float largest, float inverse_temperature, float* out);
+  // The same over all of x in fp64, to about n units in the last place and equal in every bit at every level.
+  double (*exp_sum)(const float* x, int n, double largest, double inverse_temperature);
 };
 
 const Kernels& kernels_for(const std::string& wanted_level);  // "" = the best this CPU has
