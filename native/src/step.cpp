@@ -47,15 +47,18 @@ Step::Step(const Model& model, const KvCache& kv, const Kernels& kernels, Thread
   reserve(readout_prepared_, logits_rows_);
   readout_hidden_.resize(static_cast<size_t>(logits_rows_) * model.hidden);
   logits_.resize(static_cast<size_t>(logits_rows_) * vocab);
-  const int n_spans = (model.max_model_len + kSpan - 1) / kSpan;
-  partials_.resize(std::max(4 * pool.n_threads() * n_spans, 2 * pool.n_threads() * kQueryTile) * partial_floats());
+  max_spans_ = (model.max_model_len + kSpan - 1) / kSpan;
+  partials_.resize(pool.n_threads() * thread_partial_floats());
   norm_scratch_.assign(pool.n_threads(), std::vector<float>(model.hidden));
   }
 
-// Floats of the partial softmax of one query token over one KV head: acc, then max and sum.
+// Floats of the partial softmax of one query token over one span and KV head.
 size_t Step::partial_floats() const {
   return static_cast<size_t>(model_.n_heads / model_.n_kv_heads) * (model_.head_dim + 2);
 }
+
+// Of a whole query tile over all spans; at least four decodes of one query over all spans.
+size_t Step::thread_partial_floats() const { return partial_floats() * kQueryTile * max_spans_; }
 
 void Step::run_erased(const std::vector<Segment>& segments, const std::vector<Wanted>& wanted,
                       TakeFunction take, const void* context) {
@@ -98,7 +101,7 @@ void Step::forward() {
 void Step::embed() {
   pool_.run(static_cast<int>(tokens_.size()), [&](int token, int) {
     float* x = x_.data() + static_cast<size_t>(token) * model_.hidden;
-    embed_row(model_.embedding, tokens_[token].id, x);
+    read_column(model_.embedding, tokens_[token].id, model_.hidden, x);
     if (model_.embedding_scale != 1.0f)
       for (int i = 0; i < model_.hidden; ++i) x[i] *= model_.embedding_scale;
   });
@@ -213,104 +216,67 @@ void Step::layer(int index) {
   add_residual(weights.down, weights.post_mlp_norm);
 }
 
-// wide_ [m][q_width] = attention of every query run over every KV head. Long contexts of few rows are cut by spans too.
-void Step::attention(int index) {
-  const int n_runs = static_cast<int>(runs_.size()), n_kv = model_.n_kv_heads;
-  int n_spans = 1, n_queries = 1;
-  for (const QueryRun& run : runs_) {
-    n_spans = std::max(n_spans, run.n_spans);
-    n_queries = std::max(n_queries, run.n_tokens);
-  }
-  const size_t floats = partial_floats();
-  if (n_spans > 1 && n_queries == 1 && n_runs * n_kv < 4 * pool_.n_threads()) {
-    pool_.run(n_runs * n_kv * n_spans, [&](int tile, int) {
-      const int span = tile % n_spans, task = tile / n_spans;
-      const QueryRun& run = runs_[task / n_kv];
-      if (span < run.n_spans) attend(index, run, task % n_kv, span, span + 1, partials_.data() + tile * floats);
-    });
-    pool_.run(n_runs * n_kv, [&](int task, int) {
-      const QueryRun& run = runs_[task / n_kv];
-      merge_spans(run, task % n_kv, run.n_spans, partials_.data() + static_cast<size_t>(task) * n_spans * floats);
-    });
-    return;
-  }
-  pool_.run(n_runs * n_kv, [&](int task, int thread) {
-    const QueryRun& run = runs_[n_runs - 1 - task / n_kv];  // the longest of a prefill first
-    attend(index, run, task % n_kv, 0, run.n_spans, partials_.data() + 2 * thread * kQueryTile * floats);
-  });
-}
-
-namespace {
-
-// The partial softmax of several query heads: acc [heads][head_dim], max [heads], sum [heads].
-struct Partial {
-  float *acc, *max, *sum;
-  Partial(const float* base, int n_heads, int head_dim)
-      : acc(const_cast<float*>(base)), max(acc + static_cast<size_t>(n_heads) * head_dim), sum(max + n_heads) {}
-};
-
-// Folds `from` into `into`. Spans a query cannot see have max -inf and change nothing.
-void fold(const Partial& into, const Partial& from, int n_heads, int head_dim) {
-  for (int head = 0; head < n_heads; ++head) {
-    if (from.max[head] == -INFINITY) continue;
-    const float after = std::max(into.max[head], from.max[head]);
-    const float a = into.max[head] == -INFINITY ? 0.0f : std::exp(into.max[head] - after);
-    const float b = std::exp(from.max[head] - after);
-    into.max[head] = after;
-    into.sum[head] = into.sum[head] * a + from.sum[head] * b;
-    float* x = into.acc + static_cast<size_t>(head) * head_dim;
-    const float* y = from.acc + static_cast<size_t>(head) * head_dim;
-    for (int d = 0; d < head_dim; ++d) x[d] = x[d] * a + y[d] * b;
-  }
-}
-
-}  // namespace
-
-// Spans [span_begin, span_end) of one run and KV head. For a single span of a decode the partial stays in `partials`;
-// otherwise the spans are folded in order and the result goes to wide_.
-void Step::attend(int index, const QueryRun& run, int kv_head, int span_begin, int span_end, float* partials) {
-  const LayerWeights& weights = model_.layers[index];
-  const int n_heads = model_.n_heads / model_.n_kv_heads, n = run.n_tokens * n_heads;
-  const int qkv_width = round_up(model_.q_width() + 2 * model_.kv_width(), kStrip);
+// The queries of one run over one KV head.
+AttentionTask Step::task_of(int index, const QueryRun& run, int kv_head) {
+  const int n_heads = model_.n_heads / model_.n_kv_heads, q_width = model_.q_width();
+  const int qkv_width = round_up(q_width + 2 * model_.kv_width(), kStrip);
   AttentionTask task;
   task.layer = index;
   task.kv_head = kv_head;
   task.block_table = tokens_[run.first_token].block_table;
   task.n_queries = run.n_tokens;
   task.position = tokens_[run.first_token].position;
-  task.window = weights.window;
+  task.window = model_.layers[index].window;
   task.q = qkv_.data() + static_cast<size_t>(run.first_token) * qkv_width + kv_head * n_heads * model_.head_dim;
   task.q_stride = qkv_width;
   task.n_heads = n_heads;
   task.scale = model_.attention_scale;
   task.softcap = model_.attention_softcap;
-  const Partial whole(partials, n, model_.head_dim);
-  kernels_.attend_span(kv_, task, span_begin, whole.max, whole.sum, whole.acc);
-  if (span_end - span_begin == 1 && run.n_spans > 1) return;
-  const Partial next(partials + kQueryTile * partial_floats(), n, model_.head_dim);
-  for (int span = span_begin + 1; span < span_end; ++span) {
-    kernels_.attend_span(kv_, task, span, next.max, next.sum, next.acc);
-    fold(whole, next, n, model_.head_dim);
-  }
-  for (int i = 0; i < n; ++i) {
-    float* out = wide_.data() + static_cast<size_t>(run.first_token + i / n_heads) * model_.q_width() +
-                 (kv_head * n_heads + i % n_heads) * model_.head_dim;
-    const float inverse = 1.0f / whole.sum[i];
-    for (int d = 0; d < model_.head_dim; ++d) out[d] = whole.acc[static_cast<size_t>(i) * model_.head_dim + d] * inverse;
-  }
+  task.out = wide_.data() + static_cast<size_t>(run.first_token) * q_width + kv_head * n_heads * model_.head_dim;
+  task.out_stride = q_width;
+  return task;
 }
 
-void Step::merge_spans(const QueryRun& run, int kv_head, int n_spans, const float* partials) {
-  const int n_heads = model_.n_heads / model_.n_kv_heads;
-  const Partial whole(partials, n_heads, model_.head_dim);
-  for (int span = 1; span < n_spans; ++span)
-    fold(whole, Partial(partials + span * partial_floats(), n_heads, model_.head_dim), n_heads, model_.head_dim);
-  for (int head = 0; head < n_heads; ++head) {
-    float* out = wide_.data() + static_cast<size_t>(run.first_token) * model_.q_width() +
-                 (kv_head * n_heads + head) * model_.head_dim;
-    const float inverse = 1.0f / whole.sum[head];
-    for (int d = 0; d < model_.head_dim; ++d) out[d] = whole.acc[static_cast<size_t>(head) * model_.head_dim + d] * inverse;
+Step::Partials Step::partials_at(float* base, int n, int n_spans) const {
+  return {base, base + n_spans * n, base + 2 * n_spans * n, n, model_.head_dim};
+}
+
+// wide_ [m][q_width] = attention of every query run over every KV head. Long contexts of few rows are cut by spans too.
+void Step::attention(int index) {
+  const int n_runs = static_cast<int>(runs_.size()), n_kv = model_.n_kv_heads;
+  const int n_heads = model_.n_heads / n_kv;
+  int n_spans = 1, n_queries = 1;
+  for (const QueryRun& run : runs_) {
+    n_spans = std::max(n_spans, run.n_spans);
+    n_queries = std::max(n_queries, run.n_tokens);
   }
+  const int n_tasks = n_runs * n_kv;
+  if (n_spans > 1 && n_queries == 1 && n_tasks < 4 * pool_.n_threads()) {
+    const auto partials = [&](int task) {
+      return partials_at(partials_.data() + task * n_spans * partial_floats(), n_heads, n_spans);
+    };
+    pool_.run(n_tasks * n_spans, [&](int tile, int) {
+      const int task = tile / n_spans, span = tile % n_spans;
+      const QueryRun& run = runs_[task / n_kv];
+      if (span >= run.n_spans) return;
+      const Partials p = partials(task);
+      kernels_.attend_span(kv_, task_of(index, run, task % n_kv), span, p.max_of(span), p.sum_of(span), p.acc_of(span));
+    });
+    pool_.run(n_tasks, [&](int task, int) {
+      const QueryRun& run = runs_[task / n_kv];
+      const Partials p = partials(task);
+      kernels_.merge_spans(task_of(index, run, task % n_kv), model_.head_dim, run.n_spans, p.max, p.sum, p.acc);
+    });
+    return;
+  }
+  pool_.run(n_tasks, [&](int tile, int thread) {
+    const QueryRun& run = runs_[n_runs - 1 - tile / n_kv];  // the longest of a prefill first
+    const AttentionTask task = task_of(index, run, tile % n_kv);
+    const Partials p = partials_at(partials_.data() + thread * thread_partial_floats(), run.n_tokens * n_heads, run.n_spans);
+    for (int span = 0; span < run.n_spans; ++span)
+      kernels_.attend_span(kv_, task, span, p.max_of(span), p.sum_of(span), p.acc_of(span));
+    kernels_.merge_spans(task, model_.head_dim, run.n_spans, p.max, p.sum, p.acc);
+  });
 }
 
 void Step::read_out(int first, int first_in_batch, TakeFunction take, const void* context) {

@@ -66,13 +66,23 @@ class Step {
     std::vector<uint16_t> bf16;
   };
 
+  // Partial softmaxes of n query heads over several spans: max and sum [spans][n], acc [spans][n][head_dim].
+  struct Partials {
+    float *max, *sum, *acc;
+    int n, head_dim;
+
+    float* max_of(int span) const { return max + span * n; }
+    float* sum_of(int span) const { return sum + span * n; }
+    float* acc_of(int span) const { return acc + static_cast<size_t>(span) * n * head_dim; }
+  };
+
   void run_erased(const std::vector<Segment>&, const std::vector<Wanted>&, TakeFunction, const void* context);
   void forward();
   void embed();
   void layer(int index);
   void attention(int index);
-  void attend(int index, const QueryRun& run, int kv_head, int span_begin, int span_end, float* partials);
-  void merge_spans(const QueryRun& run, int kv_head, int n_spans, const float* partials);
+  AttentionTask task_of(int index, const QueryRun& run, int kv_head);
+  Partials partials_at(float* base, int n, int n_spans) const;
   void project(const Linear& linear, const Prepared& input, int m, float* out, int stride, Epilogue epilogue);
   void prepare_row(const Linear& linear, const float* x, int row, int k, Prepared& out) const;
   void norm_prepare(const std::vector<float>& weight, const Linear& next);
@@ -80,19 +90,20 @@ class Step {
   void add_residual(const Linear& linear, const std::vector<float>& post_norm);
   void read_out(int first, int first_in_batch, TakeFunction, const void* context);
   size_t partial_floats() const;
+  size_t thread_partial_floats() const;
 
   const Model& model_;
   const KvCache& kv_;
   const Kernels& kernels_;
   ThreadPool& pool_;
-  int logits_rows_;
+  int logits_rows_, max_spans_;
 
   std::vector<Token> tokens_;
   std::vector<QueryRun> runs_;
   std::vector<int> readout_tokens_;  // token of each readout of this micro-batch
   std::vector<float> x_, qkv_, wide_, normed_, temporary_;  // residual stream and what hangs off it
   std::vector<float> readout_hidden_, logits_;
-  std::vector<float> partials_;      // of spans, when spans run in parallel, or per thread
+  std::vector<float> partials_;
   std::vector<std::vector<float>> norm_scratch_;
   Prepared prepared_, readout_prepared_;
 };

@@ -1,0 +1,7 @@
+#include "bindings.h"
+
+NB_MODULE(_native, module) {
+  module.doc() = "The C++ side of the native CPU runner.";
+  nanobind::module_ kernels = module.def_submodule("kernels", "Single kernels of one CPU level, for tests.");
+  tribar::bind_kernels(kernels);
+}

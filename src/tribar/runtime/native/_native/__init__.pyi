@@ -1,0 +1,1 @@
+from tribar.runtime.native._native import kernels as kernels
