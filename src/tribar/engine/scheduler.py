@@ -13,7 +13,7 @@ without room stops all behind it, and one that waits for a prefix being computed
 Out of KV blocks, the newest running sequence is preempted: its full blocks stay cached and it queues at its old place.
 
 With k = ``max_tokens_per_step`` > 1 a sampled row gains 1..k tokens and has then computed all but the last of them;
-its block table always covers k - 1 positions more, cut at ``max_model_len``.
+its block table always covers k - 1 positions more, cut at ``max_model_len``: the table bounds what a runner may draft.
 """
 
 from collections import deque

@@ -143,8 +143,11 @@ class Sequence:
 def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) -> Sequence:
     """A waiting sequence. ``arrival`` grows with every call and breaks ties of priority.
 
-    The adapter is part of the public tag too: a public prefix under an adapter has other KV than without.
+    The adapter is part of both cache tags, whatever the namespace says: the same tokens have other KV under it. Its
+    length comes first, so that no adapter and namespace together look like another pair.
     """
+    adapter = submit.adapter.encode()
+    adapter_tag = len(adapter).to_bytes(4, "big") + adapter
     ids = array("i", submit.ids)
     if sys.byteorder == "big":
         ids.byteswap()
@@ -159,8 +162,8 @@ def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) 
         max_total=min(n_prompt + submit.max_tokens, max_model_len),
         stop_ids=frozenset(submit.stop_ids),
         n_public=submit.public_prefix_tokens,
-        public_tag=b"public:" + submit.adapter.encode(),
-        private_tag=b"private:" + submit.namespace,
+        public_tag=b"public" + adapter_tag,
+        private_tag=b"private" + adapter_tag + submit.namespace,
         arrived_s=now_s,
         deadline_at_s=None if submit.deadline_s is None else now_s + submit.deadline_s,
         n_prompt=n_prompt,

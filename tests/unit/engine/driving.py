@@ -53,8 +53,13 @@ class Drive:
         info_defaults = {"n_blocks": 65, "block_size": 4, "max_rows": 8, "max_model_len": 128}
         self.info = RunnerInfo(vocab_size=VOCAB_SIZE, **(info_defaults | info_fields))
         self.scheduler = Scheduler(self.config, self.info)
-        budget = self.config.max_num_batched_tokens
-        self.runner = SimulatedRunner(self.info, budget, Random(seed), error_rate)
+        self.runner = SimulatedRunner(
+            self.info,
+            self.scheduler.limits.max_model_len,
+            self.config.max_num_batched_tokens,
+            Random(seed),
+            error_rate,
+        )
         self.clients: dict[Uid, Client] = {}
         self.plans: deque[StepPlan] = deque()
         self.n_steps = 0

@@ -57,8 +57,11 @@ class SimulatedRow:
 
 
 class SimulatedRunner:
-    def __init__(self, info: RunnerInfo, budget: int, rng: Random, error_rate: float = 0.0) -> None:
+    def __init__(
+        self, info: RunnerInfo, max_model_len: int, budget: int, rng: Random, error_rate: float = 0.0
+    ) -> None:
         self.info = info
+        self.max_model_len = max_model_len
         self.budget = budget
         self.error_rate = error_rate
         self.n_computed = 0
@@ -122,7 +125,7 @@ class SimulatedRunner:
         assert end <= len(row.ids), "work beyond the known ids"
         assert samples == (end == len(row.ids))
         lookahead = self.info.max_tokens_per_step - 1
-        covered = min(end + lookahead * samples, self.info.max_model_len)
+        covered = min(end + lookahead * samples, self.max_model_len)
         assert covered <= len(row.table) * self.info.block_size, "the block table is too short"
         size = self.info.block_size
         for block_id in row.table[position // size : (covered - 1) // size + 1]:
@@ -132,9 +135,9 @@ class SimulatedRunner:
         for p in range(position, covered):
             self._write(row, p, row.hashes[p] if p < end else EMPTY - 1)
         self.n_computed += n_tokens
-        if self._rng.random() < self.error_rate:
-            return RowResult(row=number, tokens=[], error="non-finite logits")  # type: ignore[arg-type]
         tokens = self._sample(row, covered) if samples else []
+        if self._rng.random() < self.error_rate:  # the row's next step may be in flight: its state goes on
+            return RowResult(row=number, tokens=[], error="non-finite logits")  # type: ignore[arg-type]
         return RowResult(row=number, tokens=tokens)  # type: ignore[arg-type]
 
     def _sample(self, row: SimulatedRow, covered: int) -> list[int]:
