@@ -57,9 +57,7 @@ class SimulatedRow:
 
 
 class SimulatedRunner:
-    def __init__(
-        self, info: RunnerInfo, max_model_len: int, budget: int, rng: Random, error_rate: float = 0.0
-    ) -> None:
+    def __init__(self, info: RunnerInfo, max_model_len: int, budget: int, rng: Random, error_rate: float = 0.0) -> None:
         self.info = info
         self.max_model_len = max_model_len
         self.budget = budget
