@@ -27,7 +27,7 @@ FACTORIES: dict[str, Factory] = {
 }
 
 
-@pytest.fixture(params=FACTORIES.values(), ids=FACTORIES.keys())
+@pytest.fixture(params=list(FACTORIES.values()), ids=list(FACTORIES))
 def kv(request: pytest.FixtureRequest) -> KvAllocator:
     factory: Factory = request.param
     return factory()

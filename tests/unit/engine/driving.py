@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
 from tests.unit.engine.simulated_runner import SimulatedRunner, lone_run
+
 from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import SamplingParams

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-
 from tests.unit.engine.driving import Client, Drive
+
 from tribar.engine.config import SchedulerConfig
 
 LONG, SHORT = 100, 5

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from tests.unit.engine.driving import VOCAB_SIZE, Drive
+
 from tribar.core.sampling.params import Wants
 from tribar.engine.config import SchedulerConfig
 

@@ -3,8 +3,8 @@
 from random import Random
 
 import pytest
-
 from tests.unit.engine.driving import VOCAB_SIZE, Client, Drive
+
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import Wants
 from tribar.engine.config import Allocator, Batching, SchedulerConfig

@@ -1,8 +1,8 @@
 """What a scheduler refuses, and what it cuts (BUG-019, BUG-023 a)."""
 
 import pytest
-
 from tests.unit.engine.driving import VOCAB_SIZE, Drive, make_submit
+
 from tribar.core.errors import Conflict, InvalidRequest, Overloaded, TribarError, Unavailable
 from tribar.core.requests import AbortReason
 from tribar.engine.config import SchedulerConfig
@@ -92,10 +92,13 @@ def test_abort_of_an_unknown_uid_is_ignored() -> None:
     assert drive.scheduler.abort(client.submit.uid, AbortReason.CLIENT_GONE, 0, 0.0) is None
 
 
-@pytest.mark.parametrize("fields", [{"max_num_seqs": 0}, {"max_num_batched_tokens": 0}, {"max_model_len": 1}])
-def test_settings_under_which_nothing_could_run_are_refused(fields: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [SchedulerConfig(max_num_seqs=0), SchedulerConfig(max_num_batched_tokens=0), SchedulerConfig(max_model_len=1)],
+)
+def test_settings_under_which_nothing_could_run_are_refused(config: SchedulerConfig) -> None:
     with pytest.raises(InvalidRequest):
-        Drive(SchedulerConfig(**fields))
+        Drive(config)
 
 
 def test_several_tokens_a_step_need_depth_one() -> None:

@@ -1,8 +1,8 @@
 """Dynamic and static batching, seen through the scheduler."""
 
 import pytest
-
 from tests.unit.engine.driving import Drive
+
 from tribar.engine.config import Allocator, Batching, SchedulerConfig
 
 
