@@ -89,6 +89,14 @@ def test_full_changes_nothing(kv: KvAllocator) -> None:
     assert kv.usage(residents).n_used <= N_BLOCKS - 1
 
 
+@pytest.mark.parametrize("name", ["paged", "prefix_cached"])
+def test_admission_keeps_one_block_for_each_running_sequence(name: str) -> None:
+    kv = FACTORIES[name]()
+    n_tokens = (N_BLOCKS - 3) * BLOCK_SIZE
+    assert kv.admit(make_sequence(0, [1] * n_tokens), 3, n_tokens) is Admission.FULL
+    assert kv.admit(make_sequence(0, [1] * n_tokens), 2, n_tokens) is Admission.ADMITTED
+
+
 def test_reset_leaves_residents_alone(kv: KvAllocator) -> None:
     sequence = make_sequence(0, list(range(10)))
     assert kv.admit(sequence, 0, 10) is Admission.ADMITTED

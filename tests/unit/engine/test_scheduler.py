@@ -71,6 +71,56 @@ def test_newest_is_preempted_and_resumes_from_its_cached_blocks() -> None:
     assert n_once < drive.runner.n_computed < n_once + 2 * 16
 
 
+def nearly_full_drive(max_tokens: int) -> tuple[Drive, Client, Client]:
+    """Depth 2, three steps in: the older sequence needs a fifth block for the next one, and there are four."""
+    drive = Drive(config_with(max_model_len=16), n_blocks=5, depth=2)
+    old = drive.add(0, [1] * 5, max_tokens=11)
+    drive.plan()
+    new = drive.add(1, [2] * 4, max_tokens=max_tokens)
+    drive.plan()
+    for _ in range(2):
+        drive.commit()
+        drive.plan()
+    return drive, old, new
+
+
+def test_nobody_is_preempted_at_its_last_token() -> None:
+    drive, _, new = nearly_full_drive(max_tokens=3)
+    drive.run()
+    assert drive.scheduler.stats().n_preemptions == 0
+    assert new.terminal.n_output == 3
+
+
+def test_nobody_is_preempted_while_blocks_are_on_their_way_back() -> None:
+    drive, old, new = nearly_full_drive(max_tokens=9)
+    drive.abort(new)
+    drive.run()
+    assert drive.scheduler.stats().n_preemptions == 0
+    assert old.terminal.n_output == 11
+
+
+def test_the_same_without_an_end_in_sight_preempts() -> None:
+    drive, _, new = nearly_full_drive(max_tokens=9)
+    drive.run()
+    assert new.terminal.timing.n_preemptions == 1
+
+
+def test_preempted_row_is_not_added_again_before_its_last_step_is_collected() -> None:
+    """The token in flight is kept; the row comes back with it."""
+    drive = Drive(config_with(), depth=2)
+    client = drive.add(0, [1, 2, 3], max_tokens=5)
+    drive.plan()
+    drive.scheduler._preempt(drive.scheduler._residents.running[0])
+    assert drive.plan() is None
+    drive.commit()
+    assert len(client.ids) == 1
+    plan = drive.plan()
+    assert plan is not None
+    assert plan.add[0].ids.tolist() == [1, 2, 3, *client.ids]
+    assert plan.add[0].n_prompt == 3
+    drive.run()
+
+
 def test_row_and_blocks_pass_on_within_one_plan() -> None:
     """A at its last step, D in A's row and blocks at the next one: drop and add in the same plan."""
     drive = Drive(config_with(), n_blocks=3, max_rows=1)

@@ -81,7 +81,7 @@ def test_dynamic_batch_has_no_joins_and_lets_finished_rows_leave() -> None:
 
 def test_dynamic_batch_larger_than_the_rows_is_closed_when_they_are_full() -> None:
     drive = drive_with("dynamic", max_num_seqs=2)
-    clients = [drive.add(number, [number], max_tokens=1 + 4 * (number == 1)) for number in range(4)]
+    clients = [drive.add(number, [number], max_tokens=6 if number else 1) for number in range(4)]
     drive.step()
     assert clients[0].terminal
     drive.step()
