@@ -87,7 +87,10 @@ def test_arrays_may_be_numpys() -> None:
     metadata = gguf_metadata(sentencepiece_backend())
     for key in ("token_type", "scores"):
         metadata[f"tokenizer.ggml.{key}"] = np.array(metadata[f"tokenizer.ggml.{key}"])
-    assert text_from_gguf(metadata, "f.gguf").tokenizer.token_bytes == gguf_text(sentencepiece_backend()).tokenizer.token_bytes
+    assert (
+        text_from_gguf(metadata, "f.gguf").tokenizer.token_bytes
+        == gguf_text(sentencepiece_backend()).tokenizer.token_bytes
+    )
 
 
 def test_bos_and_eos_conventions() -> None:

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from tests.unit.runtime.text.vocabularies import SPECIAL, TYPED_TEXTS, byte_level_backend, json_tokenizer, sentencepiece_backend
+from tests.unit.runtime.text.vocabularies import (
+    SPECIAL,
+    TYPED_TEXTS,
+    byte_level_backend,
+    json_tokenizer,
+    sentencepiece_backend,
+)
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.runtime.text.hf_tokenizer import named_tokens, tokenizer_from_json
 

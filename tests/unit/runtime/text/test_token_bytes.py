@@ -19,7 +19,14 @@ def test_byte_level_tokens_outside_the_alphabet_are_text() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("<0x0A>", b"\n"), ("<0xF0>", b"\xf0"), ("▁fox", b" fox"), ("▁▁", b"  "), ("<0xZZ>", b"<0xZZ>"), ("é", "é".encode())],
+    [
+        ("<0x0A>", b"\n"),
+        ("<0xF0>", b"\xf0"),
+        ("▁fox", b" fox"),
+        ("▁▁", b"  "),
+        ("<0xZZ>", b"<0xZZ>"),
+        ("é", "é".encode()),
+    ],
 )
 def test_sentencepiece_spelling(text: str, expected: bytes) -> None:
     assert sentencepiece(text) == expected

@@ -29,7 +29,25 @@ CHATML = (
 
 SNIPPETS = [
     *("  ", "   ", "\n\n", "\r\n", "\t", "\x00", "\x7f", "\u200d", "\ufeff", "▁", "▁▁", "<0x0A>", "<0xF0>"),
-    *("é", "e\u0301", "👨‍👩‍👧", "🫠", "漢字", "한국어", "ﷺ", "\u0600", "1234", "½", "Ⅷ", "don't", "I'LL", "fox", "<", "|>", "s>"),
+    *(
+        "é",
+        "e\u0301",
+        "👨‍👩‍👧",
+        "🫠",
+        "漢字",
+        "한국어",
+        "ﷺ",
+        "\u0600",
+        "1234",
+        "½",
+        "Ⅷ",
+        "don't",
+        "I'LL",
+        "fox",
+        "<",
+        "|>",
+        "s>",
+    ),
 ]
 PLAIN_TEXTS = st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=8), max_size=12).map("".join)
 TYPED_TEXTS = st.lists(st.sampled_from([*SPECIAL, *SNIPPETS]) | st.text(max_size=6), max_size=12).map("".join)
@@ -98,7 +116,9 @@ def sentencepiece_backend(*, prefix: bool = True, bos: bool = True) -> Tokenizer
     pieces = [piece for piece in pieces if len(piece) > 1] + [piece for piece in pieces if len(piece) == 1]
     texts = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
     vocab = {text: i for i, text in enumerate(texts)}
-    merges = generate_merges({piece: vocab[piece] for piece in pieces}, {piece: -float(vocab[piece]) for piece in pieces})
+    merges = generate_merges(
+        {piece: vocab[piece] for piece in pieces}, {piece: -float(vocab[piece]) for piece in pieces}
+    )
     backend = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     first = [normalizers.Prepend("▁")] if prefix else []
     backend.normalizer = normalizers.Sequence([*first, normalizers.Replace(" ", "▁")])
