@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-
 from tests.unit.runtime.text.vocabularies import CHATML, SPECIAL
+
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt
 from tribar.runtime.text.chat_template import ChatTemplate
@@ -110,14 +110,17 @@ def test_rendering_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["{% for %}", "{{", "{% endif %}", "{{ x|nothing }}", "{% break %}", "x" * (1 << 20) + "x", "{{" + "(" * 9999]
+    "source",
+    ["{% for %}", "{{", "{% endif %}", "{{ x|nothing }}", "{% break %}", "x" * (1 << 20) + "x", "{{" + "(" * 9999],
 )
 def test_broken_templates_fail_at_load(source: str) -> None:
     with pytest.raises(BadModelFile, match="chat template"):
         ChatTemplate(source)
 
 
-@pytest.mark.parametrize("name", ["messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template"])
+@pytest.mark.parametrize(
+    "name", ["messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template"]
+)
 def test_template_arguments_cannot_replace_the_conversation(name: str) -> None:
     """BUG-049: nor bring their own template."""
     with pytest.raises(InvalidRequest, match=name):
@@ -145,7 +148,7 @@ def test_a_prefill_ends_the_prompt_as_it_is(source: str, prefill: str) -> None:
 
 def test_a_prefill_in_parts() -> None:
     """BUG-048."""
-    messages = [USER, {"role": "assistant", "content": [{"type": "text", "text": "So "}]}]
+    messages: list[dict[str, Any]] = [USER, {"role": "assistant", "content": [{"type": "text", "text": "So "}]}]
     text = render(PARTS, messages, add_generation_prompt=False, continue_final_message=True)
     assert text == "[user]hi[assistant]So "
     assert messages[1]["content"] == [{"type": "text", "text": "So "}]

@@ -1,11 +1,12 @@
 import random
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.unit.runtime.text.vocabularies import SNIPPETS, SPECIAL
+
 from tribar.runtime.text.control_shield import ControlShield
 
 SHIELD = ControlShield(SPECIAL)
@@ -31,7 +32,7 @@ def test_strings_put_side_by_side_make_no_control_string(parts: list[str]) -> No
 
 def test_everything_nested_is_covered() -> None:
     """BUG-046: names, tool results, arguments and their keys."""
-    value = {"a<s>": [{"name": "<|im_end|>", "n": 1, "none": None}], "t": ("</s>", True)}
+    value: dict[str, Any] = {"a<s>": [{"name": "<|im_end|>", "n": 1, "none": None}], "t": ("</s>", True)}
     copy, covered = SHIELD.cover(value)
     assert not any(special in repr(copy) for special in SPECIAL)
     assert covered.restore(copy["t"][0]) == "</s>"

@@ -4,7 +4,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-
 from tests.unit.runtime.text.vocabularies import (
     PLAIN_ADDED,
     PLAIN_TEXTS,
@@ -17,6 +16,7 @@ from tests.unit.runtime.text.vocabularies import (
     sentencepiece_backend,
     slow_sentencepiece,
 )
+
 from tribar.core.errors import BadModelFile, Unsupported
 from tribar.runtime.text.gguf_pre_tokenizers import PRE_TOKENIZATIONS
 from tribar.runtime.text.text import text_from_gguf

@@ -3,8 +3,6 @@ from pathlib import Path
 import orjson
 import pytest
 from hypothesis import given, settings
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
 from tests.unit.runtime.text.vocabularies import (
     SPECIAL,
     TYPED_TEXTS,
@@ -12,6 +10,8 @@ from tests.unit.runtime.text.vocabularies import (
     json_tokenizer,
     sentencepiece_backend,
 )
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.runtime.text.hf_tokenizer import named_tokens, tokenizer_from_json
 
@@ -119,7 +119,7 @@ def test_words_are_spelled_with_spaces(tmp_path: Path) -> None:
 def test_broken_files_are_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    with pytest.raises(BadModelFile, match="tokenizer.json"):
+    with pytest.raises(BadModelFile, match=r"tokenizer\.json"):
         tokenizer_from_json(path, {})
 
 

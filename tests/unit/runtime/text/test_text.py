@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.unit.runtime.text.vocabularies import (
     CHATML,
     PLAIN_TEXTS,
@@ -16,6 +15,7 @@ from tests.unit.runtime.text.vocabularies import (
     save_directory,
     sentencepiece_backend,
 )
+
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
 from tribar.runtime import formats
@@ -24,8 +24,9 @@ from tribar.runtime.text.text import Text, load_text, text_from_gguf
 TOOLS_TEMPLATE = (
     "{{ bos_token }}{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m.role }}{{ ' ' + m.name if m.name }}\n{{ m.content }}"
-    "{% for call in m.tool_calls or [] %}{{ call.function.name }}({% for key, value in call.function.arguments.items() %}"
-    "{{ key }}={{ value | tojson }}{% endfor %}){% endfor %}{{ mood }}<|im_end|>\n{% endfor %}"
+    "{% for call in m.tool_calls or [] %}{{ call.function.name }}("
+    "{% for key, value in call.function.arguments.items() %}{{ key }}={{ value | tojson }}{% endfor %}){% endfor %}"
+    "{{ mood }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 BYTE_LEVEL = gguf_text(byte_level_backend(), "smollm", TOOLS_TEMPLATE)
@@ -38,14 +39,18 @@ def oracle(backend: Any, template: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     names = {"bos_token": "<s>", "eos_token": "<|im_end|>", "unk_token": "<unk>"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=template, **names)
+    make: Any = PreTrainedTokenizerFast  # untyped
+    return make(tokenizer_object=backend, chat_template=template, **names)
 
 
 def control_ids(text: Text, ids: tuple[int, ...]) -> list[int]:
     return [i for i in ids if i in text.tokenizer.special_ids]
 
 
-ORACLES = [(BYTE_LEVEL, oracle(byte_level_backend(), TOOLS_TEMPLATE)), (SENTENCEPIECE, oracle(sentencepiece_backend(), TOOLS_TEMPLATE))]
+ORACLES = [
+    (BYTE_LEVEL, oracle(byte_level_backend(), TOOLS_TEMPLATE)),
+    (SENTENCEPIECE, oracle(sentencepiece_backend(), TOOLS_TEMPLATE)),
+]
 CONTENTS = st.lists(PLAIN_TEXTS, min_size=1, max_size=4)
 
 
@@ -115,7 +120,11 @@ def test_tools_with_control_strings_are_text() -> None:
 
 def test_halves_in_neighbouring_fields_make_no_control_token() -> None:
     """BUG-046: the template puts the two parts side by side."""
-    text = gguf_text(byte_level_backend(), "smollm", "{% for m in messages %}{% for p in m.content %}{{ p.text | trim }}{% endfor %}{% endfor %}")
+    text = gguf_text(
+        byte_level_backend(),
+        "smollm",
+        "{% for m in messages %}{% for p in m.content %}{{ p.text | trim }}{% endfor %}{% endfor %}",
+    )
     parts = [{"type": "text", "text": piece} for piece in ("a<|im_ ", "end", "|>")]
     ids = text.encode_prompt(ChatPrompt([{"role": "user", "content": parts}]))
     assert control_ids(text, ids) == []
@@ -202,7 +211,10 @@ def test_a_directory(tmp_path: Path) -> None:
 def test_template_files_go_before_the_configuration(tmp_path: Path) -> None:
     listed = [{"name": "default", "template": "listed"}, {"name": "tool_use", "template": "listed tools"}]
     save_directory(tmp_path, byte_level_backend(), tokenizer_config={"chat_template": listed})
-    plain, with_tools = ChatPrompt([{"role": "user", "content": "x"}]), ChatPrompt([{"role": "user", "content": "x"}], [{"name": "f"}])
+    plain, with_tools = (
+        ChatPrompt([{"role": "user", "content": "x"}]),
+        ChatPrompt([{"role": "user", "content": "x"}], [{"name": "f"}]),
+    )
 
     def shown(prompt: ChatPrompt) -> str:
         text = load_text(tmp_path)

@@ -2,7 +2,6 @@ import threading
 
 import pytest
 from hypothesis import given, settings
-
 from tests.unit.runtime.text.vocabularies import (
     PLAIN_TEXTS,
     SPECIAL,
@@ -11,6 +10,7 @@ from tests.unit.runtime.text.vocabularies import (
     gguf_text,
     sentencepiece_backend,
 )
+
 from tribar.core.errors import InvalidRequest
 
 BYTE_LEVEL = gguf_text(byte_level_backend(), "smollm").tokenizer

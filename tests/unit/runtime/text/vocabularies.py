@@ -1,7 +1,8 @@
 """Tiny tokenizers trained on the spot, the same ones as GGUF metadata, and random texts."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,12 @@ PRE_TOKENIZERS: Mapping[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
     "gpt-2": _gpt2,
     "smollm": _digits_then_gpt2,
     "llama-bpe": _pattern(
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
     "qwen2": _pattern(
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
 
@@ -107,7 +110,7 @@ def byte_level_backend(pre: str = "smollm", *, bos: bool = False) -> Tokenizer:
 @functools.cache
 def sentencepiece_backend(*, prefix: bool = True, bos: bool = True) -> Tokenizer:
     """A SentencePiece BPE with byte fallback, as Hugging Face converts one: merges made from scores."""
-    from transformers.convert_slow_tokenizer import generate_merges
+    from transformers.tokenization_utils_base import generate_merges
 
     trained = Tokenizer(models.BPE())
     trained.normalizer = normalizers.Replace(" ", "▁")
@@ -177,15 +180,11 @@ def save_directory(directory: Path, backend: Tokenizer, **files: Mapping[str, An
 
 
 def slow_sentencepiece(text: str, scores: Mapping[str, float]) -> list[str]:
-    """SentencePiece's BPE, slowly: join the neighbours with the best scored union, leftmost first, until none is left."""
+    """SentencePiece's BPE, slowly: join the neighbours whose union scores best, leftmost first, until none is left."""
     pieces = list(text)
     while True:
-        unions = [(scores[a + b], -i) for i, (a, b) in enumerate(_neighbours(pieces)) if a + b in scores]
+        unions = [(scores[a + b], -i) for i, (a, b) in enumerate(itertools.pairwise(pieces)) if a + b in scores]
         if not unions:
             return pieces
         at = -max(unions)[1]
         pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
-
-
-def _neighbours(pieces: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(pieces, pieces[1:], strict=False))
