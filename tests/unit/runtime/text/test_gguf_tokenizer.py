@@ -146,6 +146,8 @@ def test_merges_cannot_build_a_control_token() -> None:
         ("tokens", "abc", BadModelFile, "tokenizer.ggml.tokens"),
         ("token_type", [1, 3], BadModelFile, "tokenizer.ggml.token_type has 2"),
         ("eos_token_id", 10**6, BadModelFile, "tokenizer.ggml.eos_token_id is 1000000"),
+        ("eos_token_id", "two", BadModelFile, "f.gguf"),
+        ("scores", ["x"] * 7, BadModelFile, "f.gguf"),
         ("bos_token_id", -1, BadModelFile, "tokenizer.ggml.bos_token_id is -1"),
         ("merges", ["nowhere tobefound"], BadModelFile, "f.gguf"),
     ],
