@@ -88,7 +88,8 @@ def _biased(scores: Tensor, sampled: list[Sampled]) -> Tensor:
         return scores
     places = upload(np.array([(i, token_id) for i, token_id, _ in entries], dtype=np.int64).T, scores.device)
     biases = upload(np.array([bias for _, _, bias in entries], dtype=np.float64), scores.device)
-    return scores.index_put((places[0], places[1]), biases, accumulate=True)
+    scores.index_put_((places[0], places[1]), biases, accumulate=True)
+    return scores
 
 
 def _penalized(scores: Tensor, sampled: list[Sampled], ids: Tensor) -> Tensor:
