@@ -109,7 +109,8 @@ def _penalized(scores: Tensor, sampled: list[Sampled], ids: Tensor) -> Tensor:
         torch.zeros_like(scores).scatter_add_(1, history, counted.double()) for counted in (is_held, is_output)
     )
     repeated = torch.where(scores > 0, scores / repetition, scores * repetition)
-    return torch.where(n_held > 0, repeated, scores) - (frequency * n_output + presence * (n_output > 0))
+    penalty = frequency * n_output + presence * (n_output > 0)
+    return torch.where(n_held > 0, repeated, scores).sub_(penalty)
 
 
 def _forbidden(scores: Tensor, sampled: list[Sampled]) -> Tensor:
