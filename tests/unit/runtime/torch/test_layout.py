@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.weights_in_memory import LLAMA_CONFIG, random_weights
+from torch import Tensor
 
 from tribar.runtime.architectures import understand
 from tribar.runtime.runners import RunnerConfig
