@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import orjson
 
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
-from tribar.runtime.formats.base import WeightFile
+from tribar.runtime.formats import open_weights
 from tribar.runtime.text.chat_template import ChatTemplate
 from tribar.runtime.text.gguf_tokenizer import tokenizer_from_gguf
 from tribar.runtime.text.gguf_vocabulary import Vocabulary, read_vocabulary
@@ -68,7 +67,7 @@ def load_text(path: Path) -> Text:
             return _text_from_directory(path)
     if path.is_dir() and not any(path.glob("*.gguf")):
         raise BadModelFile(f"{path}: no tokenizer.json there: save the model's fast tokenizer into the directory")
-    weights: WeightFile = import_module("tribar.runtime.formats").open_weights(path)
+    weights = open_weights(path)
     try:
         return text_from_gguf(weights.metadata, str(path))
     finally:
