@@ -35,7 +35,7 @@ async def test_nothing_is_available_before_the_engine_says_ready() -> None:
         with pytest.raises(Unavailable) as caught:
             it.client.card()
         assert caught.value.retry_after_s is not None
-        [(key, message)] = await it.polled()
+        key, message = await it.received()
         assert isinstance(message, Hello)
         with pytest.raises(Unavailable, match="loading"):
             await it.client.prepare(request())
@@ -58,11 +58,10 @@ async def test_an_answer_from_submit_to_finish() -> None:
         assert await rest(stream) == [
             Delta("y", (121,), finish=Finish(FinishReason.STOP, Usage(2, 4, 1), TIMING, None))
         ]
-        it.endpoint.wake()
-        assert await it.polled() == []
         [report] = it.observer.reports
         assert (report.reason, report.usage, report.timing) == ("stop", Usage(2, 4, 1), TIMING)
         assert it.observer.ttfts_s == [report.ttft_s]
+        await it.assert_nothing_was_sent()
 
 
 async def test_prepare_tells_what_is_wrong_before_the_engine_is_asked() -> None:
@@ -74,8 +73,7 @@ async def test_prepare_tells_what_is_wrong_before_the_engine_is_asked() -> None:
         for wrong in (request(prompt=TextPrompt("x" * 10_000)), request(max_tokens=31), request(stop_token_ids=(300,))):
             with pytest.raises(InvalidRequest):
                 await it.client.prepare(wrong)
-        it.endpoint.wake()
-        assert await it.polled() == []
+        await it.assert_nothing_was_sent()
 
 
 async def test_a_reader_that_leaves_aborts_once() -> None:
@@ -97,12 +95,11 @@ async def test_a_reader_that_leaves_aborts_once() -> None:
         await asyncio.wait([reading])
         assert await it.message() == Abort(submit.uid, AbortReason.CLIENT_GONE, 0)
         await stream.aclose()
-        it.endpoint.wake()
-        assert await it.polled() == []
         assert [(report.reason, report.usage) for report in it.observer.reports] == [
             ("client_gone", Usage(2, 3)),
             ("client_gone", Usage(2, 0)),
         ]
+        await it.assert_nothing_was_sent()
 
 
 async def test_output_for_a_reader_that_left_is_ignored() -> None:
@@ -138,8 +135,7 @@ async def test_a_stop_string_ends_the_answer_and_the_generation() -> None:
         assert text_of(deltas) == "br"
         assert deltas[-1].finish == Finish(FinishReason.STOP, Usage(2, 9, 1), TIMING, "own fox")
         assert [i for delta in deltas for i in delta.token_ids] == list(b"brown fox")
-        it.endpoint.wake()
-        assert await it.polled() == []
+        await it.assert_nothing_was_sent()
 
 
 async def test_a_stop_string_in_the_last_output_needs_no_abort() -> None:
@@ -150,8 +146,7 @@ async def test_a_stop_string_in_the_last_output_needs_no_abort() -> None:
         [delta] = await answering
         assert (delta.text, delta.token_ids) == ("a", (97, 98))
         assert delta.finish == Finish(FinishReason.STOP, Usage(2, 2, 1), TIMING, "b")
-        it.endpoint.wake()
-        assert await it.polled() == []
+        await it.assert_nothing_was_sent()
 
 
 async def test_a_slow_reader_gets_fewer_and_larger_deltas() -> None:
@@ -197,10 +192,9 @@ async def test_failures_are_raised_after_the_text_that_came_before(
             reading = asyncio.create_task(anext(stream))
         with pytest.raises(kind):
             await reading
-        it.endpoint.wake()
-        assert await it.polled() == []
         [report] = it.observer.reports
         assert (report.reason, report.usage.completion_tokens) == (reason, len(said))
+        await it.assert_nothing_was_sent()
 
 
 async def test_a_reader_that_leaves_before_the_error_is_raised_aborts_nothing() -> None:
@@ -211,9 +205,8 @@ async def test_a_reader_that_leaves_before_the_error_is_raised_aborts_nothing() 
         it.answer((await it.submitted()).uid, "a", Failed("Internal", "x"))
         await reading
         await stream.aclose()
-        it.endpoint.wake()
-        assert await it.polled() == []
         assert [report.reason for report in it.observer.reports] == ["Internal"]
+        await it.assert_nothing_was_sent()
 
 
 async def test_engine_death_ends_every_stream_once_and_the_client_comes_back() -> None:
@@ -263,14 +256,14 @@ async def test_stopping_the_client_fails_what_is_open() -> None:
         with pytest.raises(Unavailable):
             await reading
         await asyncio.wait([it.task])
-        assert await it.polled() == [(it.key, None)]
+        assert await it.received() == (it.key, None)
 
 
 async def test_an_engine_of_another_protocol_is_not_used() -> None:
     async with rig() as it:
-        [(key, _)] = await it.polled()
+        key, _ = await it.received()
         it.endpoint.send(key, Ready(CARD, version=999))
-        assert await it.polled() == [(key, None)]
+        assert await it.received() == (key, None)
         await it.say_ready()
         answering = asyncio.create_task(collect(it.client, request()))
         it.answer((await it.submitted()).uid, "a", finished(1))
