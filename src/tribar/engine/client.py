@@ -122,6 +122,9 @@ class EngineClient:
             await self._connection.serve()
         except Unavailable as error:
             self._down_because = error.message
+        except asyncio.CancelledError:
+            self._down_because = "its client was stopped"
+            raise
         finally:
             was_ready = self._card is not None
             self._connection = None

@@ -12,6 +12,7 @@ import numpy as np
 
 from tribar.core.errors import Internal
 from tribar.core.ids import Uid
+from tribar.core.ports import Clock
 from tribar.core.requests import ModelCard
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.config import SchedulerConfig
@@ -69,24 +70,24 @@ class Engine:
         await self.joined()
 
 
+LIMITS = SchedulerConfig(max_num_seqs=8, max_model_len=4096)
+
+
 def make_engine(
     script: Script,
+    limits: SchedulerConfig = LIMITS,
     *,
     depth: int = 1,
     max_tokens_per_step: int = 1,
-    clock: ManualClock | None = None,
-    **limits: int,
+    clock: Clock = time.monotonic,
 ) -> Engine:
-    scheduler_config = SchedulerConfig(**{"max_num_seqs": 8, "max_model_len": 4096, **limits})  # type: ignore[arg-type]
-    config = RunnerConfig(
-        model_path=Path("unused"), n_blocks=1024, max_rows=8, max_model_len=scheduler_config.max_model_len
-    )
+    config = RunnerConfig(model_path=Path("unused"), n_blocks=1024, max_rows=8, max_model_len=limits.max_model_len)
     runner = FakeRunner(config, vocab_size=300, script=script, depth=depth, max_tokens_per_step=max_tokens_per_step)
     info = runner.load()
-    scheduler = Scheduler(scheduler_config, info)
+    scheduler = Scheduler(limits, info)
     endpoint = InProcessEndpoint()
-    card = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=scheduler_config).card(info)
-    loop = EngineLoop(endpoint, scheduler, runner, card, depth=depth, clock=clock or time.monotonic)
+    card = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=limits).card(info)
+    loop = EngineLoop(endpoint, scheduler, runner, card, depth=depth, clock=clock)
     return Engine(endpoint, loop, scheduler, runner, card)
 
 

@@ -1,15 +1,19 @@
 import asyncio
 import threading
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from tests.unit.engine.engine_rig import END, ManualClock, Talker, endless, introduced, make_engine, running
+from tests.unit.engine.engine_rig import END, LIMITS, ManualClock, Talker, endless, introduced, make_engine, running
 
 from tribar.core.errors import Unavailable
 from tribar.core.requests import AbortReason, FinishReason
 from tribar.core.sampling.params import SamplingParams
+from tribar.core.sampling.reference import Float32s
 from tribar.runtime.runner import Int32s
 from tribar.wire.messages import Abort, Aborted, Drain, Failed, Finished, Hello, StepOutput, Submit
 
+ONE_AT_A_TIME = replace(LIMITS, max_num_seqs=1)
 PIPELINES = {"depth 1": (1, 1), "depth 2": (2, 1), "3 tokens per step": (1, 3)}
 
 
@@ -78,7 +82,7 @@ async def test_one_message_per_step_and_client() -> None:
 
 async def test_a_queue_that_is_full_refuses_at_once() -> None:
     gate = Gate(at=0)
-    async with running(make_engine(gate, max_num_seqs=1, max_waiting=2)) as engine:
+    async with running(make_engine(gate, replace(LIMITS, max_num_seqs=1, max_waiting=2))) as engine:
         talker = await introduced(engine)
         first = await talker.submit(0)
         await asyncio.to_thread(gate.reached.wait)
@@ -119,7 +123,7 @@ async def test_ids_that_would_read_outside_the_embedding_are_refused(ids: bytes)
 
 async def test_a_prompt_that_can_never_fit_fails_and_later_ones_do_not() -> None:
     """BUG-019 on the engine's side."""
-    async with running(make_engine(counting, max_model_len=32)) as engine:
+    async with running(make_engine(counting, replace(LIMITS, max_model_len=32))) as engine:
         talker = await introduced(engine)
         for counter, n_prompt in enumerate((33, 10_000)):
             terminal = await talker.ended(await talker.submit(counter, "p" * n_prompt))
@@ -131,7 +135,7 @@ async def test_a_prompt_that_can_never_fit_fails_and_later_ones_do_not() -> None
 @pytest.mark.parametrize("depth", [1, 2])
 async def test_aborts_end_running_and_waiting_requests(depth: int) -> None:
     """BUG-009: and an unknown or ended uid is ignored."""
-    async with running(make_engine(endless, depth=depth, max_num_seqs=1)) as engine:
+    async with running(make_engine(endless, ONE_AT_A_TIME, depth=depth)) as engine:
         talker = await introduced(engine)
         run, wait = await talker.submit(0, max_tokens=4000), await talker.submit(1, max_tokens=4000)
         await talker.begun(run)
@@ -149,7 +153,7 @@ async def test_aborts_end_running_and_waiting_requests(depth: int) -> None:
 
 async def test_a_client_that_leaves_frees_what_it_held_and_nothing_of_others() -> None:
     """BUG-009, BUG-036: the gauges fall to zero without another request."""
-    async with running(make_engine(endless, max_num_seqs=4)) as engine:
+    async with running(make_engine(endless, replace(LIMITS, max_num_seqs=4))) as engine:
         leaver, stayer = await introduced(engine, 1), await introduced(engine, 2)
         for i in range(20):
             await leaver.submit(i, max_tokens=4000)
@@ -203,7 +207,7 @@ async def test_breaches_of_protocol_end_the_line_of_who_commits_them() -> None:
 
 async def test_a_passed_deadline_ends_running_and_waiting_requests() -> None:
     clock = ManualClock()
-    async with running(make_engine(endless, clock=clock, max_num_seqs=1)) as engine:
+    async with running(make_engine(endless, ONE_AT_A_TIME, clock=clock)) as engine:
         talker = await introduced(engine)
         uids = [await talker.submit(i, max_tokens=4000, deadline_s=5.0) for i in range(2)]
         await talker.begun(uids[0])
@@ -223,7 +227,7 @@ async def test_a_failing_runner_fails_every_request_once_and_ends_the_loop(depth
             raise RuntimeError("no such kernel")
         return endless(ids, n_prompt)
 
-    async with running(make_engine(broken, depth=depth, max_num_seqs=2)) as engine:
+    async with running(make_engine(broken, replace(LIMITS, max_num_seqs=2), depth=depth)) as engine:
         one, two = await introduced(engine, 1), await introduced(engine, 2)
         uids = [await talker.submit(i) for talker in (one, two) for i in range(3)]
         for talker in (one, two):
@@ -241,9 +245,6 @@ async def test_a_failing_runner_fails_every_request_once_and_ends_the_loop(depth
 
 async def test_a_row_error_fails_that_request_alone() -> None:
     """BUG-013: the other streams go on."""
-    import numpy as np
-
-    from tribar.core.sampling.reference import Float32s
 
     def script(ids: Int32s, n_prompt: int) -> int | Float32s:
         if ids[0] == ord("x") and len(ids) - n_prompt == 3:
@@ -264,7 +265,7 @@ async def test_a_row_error_fails_that_request_alone() -> None:
 async def test_stop_lets_open_requests_finish_within_the_grace() -> None:
     """BUG-087: new requests are refused meanwhile."""
     gate = Gate(at=3)
-    async with running(make_engine(gate, max_num_seqs=1)) as engine:
+    async with running(make_engine(gate, ONE_AT_A_TIME)) as engine:
         talker = await introduced(engine)
         uids = [await talker.submit(i, max_tokens=6) for i in range(2)]
         await asyncio.to_thread(gate.reached.wait)
@@ -285,7 +286,7 @@ async def test_stop_lets_open_requests_finish_within_the_grace() -> None:
 async def test_what_is_left_after_the_grace_is_aborted(depth: int) -> None:
     """Law 3 on a drain: each request gets one terminal, then the loop ends; a second stop shortens the grace."""
     clock = ManualClock()
-    async with running(make_engine(endless, depth=depth, clock=clock, max_num_seqs=1)) as engine:
+    async with running(make_engine(endless, ONE_AT_A_TIME, depth=depth, clock=clock)) as engine:
         talker = await introduced(engine)
         uids = [await talker.submit(i, max_tokens=4000) for i in range(3)]
         await talker.begun(uids[0])
