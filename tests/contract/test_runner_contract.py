@@ -9,6 +9,7 @@ from tests.contract.runner_factories import RUNNER_FACTORIES
 
 from tribar.core.ids import Row
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs, Wants
+from tribar.core.sampling.reference import sample_row
 from tribar.runtime.runner import Runner, RunnerInfo
 
 GREEDY = SamplingParams(temperature=0)
@@ -158,6 +159,24 @@ def test_seeds_decide_the_draws(driver: RunnerDriver) -> None:
     assert len({tuple(drawn(seed)) for seed in (1, 2, 1 << 32, 2**64 - 1)}) == 4
 
 
+def test_draws_are_those_of_the_reference_sampler(driver: RunnerDriver) -> None:
+    """The log-probabilities of the whole vocabulary are the logits up to a constant, which no step here notices."""
+    vocab_size = driver.info.vocab_size
+    ids = prompt(31, 10)
+    for sampling in (
+        DRAWN,
+        SamplingParams(temperature=2, top_k=20, seed=1),
+        SamplingParams(temperature=1.5, min_p=0.1, frequency_penalty=1, presence_penalty=-0.5, seed=2),
+        SamplingParams(temperature=0.7, logit_bias=((1, 4.0), (2, -100.0)), seed=3),
+    ):
+        got = alone(driver, Ask(ids, sampling, Wants(logprobs=vocab_size)), 8)
+        for i, entry in enumerate(got.logprobs):
+            logits = np.empty(vocab_size, dtype=np.float32)
+            logits[list(entry.top_ids)] = entry.top_logprobs
+            expected = sample_row(logits, sampling, output_index=i, prompt_ids=ids, output_ids=got.tokens[:i])
+            assert got.tokens[i] == expected
+
+
 @pytest.mark.parametrize("k", [0, 1, 5])
 def test_logprobs_come_with_every_token(driver: RunnerDriver, k: int) -> None:
     ask = Ask(prompt(14, 8), GREEDY, Wants(logprobs=k))
@@ -234,6 +253,13 @@ def test_a_row_that_fails_fails_alone_and_stays_failed(driver: RunnerDriver) -> 
     assert driver.got(good).error == ""
     assert driver.got(good).tokens[:5] == alone(driver, asks[1], 5).tokens
     assert alone(driver, asks[0], 3).error == ""
+
+
+def test_a_repetition_penalty_counts_prompt_and_output(driver: RunnerDriver) -> None:
+    ids = prompt(32, 20)
+    tokens = alone(driver, Ask(ids, SamplingParams(temperature=0, repetition_penalty=1e6)), 8).tokens
+    assert not set(tokens) & set(ids)
+    assert len(set(tokens)) == 8
 
 
 def test_min_tokens_and_bans(driver: RunnerDriver) -> None:
