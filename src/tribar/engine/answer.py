@@ -1,9 +1,8 @@
 """One request's tokens becoming text."""
 
-from tribar.core.requests import Delta, Finish, FinishReason, GenerateRequest, Timing, Usage
+from tribar.core.requests import ChatPrompt, Delta, Finish, FinishReason, GenerateRequest, Prompt, Timing, Usage
 from tribar.core.sampling.params import TokenLogprobs
 from tribar.engine.model_text import ModelText
-from tribar.runtime.text.detokenizer import Detokenizer
 from tribar.runtime.text.stop_strings import StopStrings
 from tribar.wire.messages import Failed, Finished, Output, Terminal
 
@@ -17,8 +16,9 @@ class Answer:
     """
 
     def __init__(self, request: GenerateRequest, text: ModelText) -> None:
-        skip_ids = text.tokenizer.special_ids if request.skip_special_tokens else frozenset()
-        self._detokenizer = Detokenizer(text.tokenizer.token_bytes, skip_ids)
+        self._detokenizer = text.tokenizer.detokenizer(
+            skip_special=request.skip_special_tokens, continues=_continues_text(request.prompt)
+        )
         self._stops = StopStrings(request.stop, request.include_stop_text) if request.stop else None
         self._min_tokens = request.sampling.min_tokens
         self._stop_token_ids = frozenset(request.stop_token_ids)
@@ -95,3 +95,8 @@ class Answer:
         self._logprobs.clear()
         self._prompt_logprobs = None
         return delta
+
+
+def _continues_text(prompt: Prompt) -> bool:
+    """Whether the answer goes on in the middle of a text, where a leading space is part of it."""
+    return not isinstance(prompt, ChatPrompt) or prompt.continue_final_message

@@ -134,7 +134,7 @@ class EngineLoop:
                 self._scheduler.drain()
 
     def _submit(self, key: int, submit: Submit, now_s: float) -> None:
-        if not self._sessions.owns(key, submit.uid):
+        if not self._sessions.may_open(key, submit.uid):
             return
         try:
             check_ids(submit, self._vocab_size)

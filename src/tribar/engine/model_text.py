@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from tribar.core.requests import Prompt
+from tribar.runtime.text.detokenizer import Detokenizer
 
 
 class TokenTable(Protocol):
@@ -15,9 +16,8 @@ class TokenTable(Protocol):
         """The raw bytes of each id."""
         ...
 
-    @property
-    def special_ids(self) -> AbstractSet[int]:
-        """Ids whose text is not shown."""
+    def detokenizer(self, *, skip_special: bool = True, continues: bool = False) -> Detokenizer:
+        """A fresh incremental detokenizer. ``continues``: its text follows other text, so no space is dropped."""
         ...
 
 

@@ -58,6 +58,19 @@ class Sessions:
         self._endpoint.drop(key)
         return False
 
+    def may_open(self, key: int, uid: Uid) -> bool:
+        """Whether the client behind ``key`` may submit ``uid``.
+
+        If not it is hung up on: a uid in use twice cannot be answered with one terminal each.
+        """
+        if not self.owns(key, uid):
+            return False
+        if uid not in self._open[uid.client]:
+            return True
+        _log.error("client %d submitted %s, which is being served: hanging up", key, uid)
+        self._endpoint.drop(key)
+        return False
+
     def open(self, uid: Uid) -> None:
         """The scheduler has taken the request: from now on it is owed a terminal."""
         self._open[uid.client].add(uid)
@@ -89,4 +102,4 @@ class Sessions:
 
 def failed(error: TribarError) -> Failed:
     """An error as it crosses the wire."""
-    return Failed(type(error).__name__, error.message, error.retry_after_s)
+    return Failed(type(error).__name__, error.message, error.retry_after_s, error.param)

@@ -8,8 +8,9 @@ from tribar.wire.messages import Aborted, Failed
 def error_of(terminal: Failed | Aborted) -> TribarError:
     """The error to raise; an error class this version does not know becomes ``Internal``."""
     match terminal:
-        case Failed(error=name, message=message, retry_after_s=retry_after_s):
-            return ERRORS_BY_NAME.get(name, Internal)(message, retry_after_s=retry_after_s)
+        case Failed():
+            error_class = ERRORS_BY_NAME.get(terminal.error, Internal)
+            return error_class(terminal.message, param=terminal.param, retry_after_s=terminal.retry_after_s)
         case Aborted(reason=AbortReason.DEADLINE):
             return DeadlineExceeded("the request's deadline passed before its answer was complete")
         case Aborted(reason=AbortReason.DRAIN):

@@ -93,21 +93,16 @@ async def test_a_queue_that_is_full_refuses_at_once() -> None:
         assert all(terminal.error == "Overloaded" for terminal in terminals if isinstance(terminal, Failed))
 
 
-async def test_a_uid_in_use_is_refused_and_its_first_user_goes_on() -> None:
+async def test_a_client_that_uses_a_uid_twice_is_hung_up_on() -> None:
     gate = Gate(at=2)
     async with running(make_engine(gate)) as engine:
-        talker = await introduced(engine)
-        uid = await talker.submit(0, max_tokens=5)
+        talker, other = await introduced(engine, 1), await introduced(engine, 2)
+        await talker.submit(0, max_tokens=5)
         await asyncio.to_thread(gate.reached.wait)
         await talker.submit(0)
         gate.open.set()
-        terminal = await talker.ended(uid)
-        assert isinstance(terminal, Failed)
-        assert terminal.error == "Conflict"
-        n_before = len(talker.ids.pop(uid))
-        del talker.terminals[uid]
-        assert isinstance(await talker.ended(uid), Finished)
-        assert n_before + len(talker.ids[uid]) == 5
+        await hung_up(talker)
+        assert isinstance(await other.ended(await other.submit(0, max_tokens=5)), Finished)
 
 
 @pytest.mark.parametrize("ids", [b"", b"\1", b"\1\0\0\0\2", b"\xff\xff\xff\xff", b"\x2c\1\0\0"])
