@@ -13,14 +13,13 @@ from tribar.runtime.sources import DEFAULT_MODEL
 
 
 def option(  # a field descriptor has the type of the field that it stands for, as with dataclasses.field
-    default: object, kind: Kind, help_text: str, *, key: str = "", spellings: tuple[str, ...] = ()
+    default: object, kind: Kind, help_text: str, *, key: str = ""
 ) -> Any:  # noqa: ANN401
     """A dataclass field that can be set from outside.
 
-    ``key`` is its name outside where that differs from the field's (units are in the field's name only);
-    ``spellings`` are further flags for it.
+    ``key`` is its name outside where that differs from the field's: units are in the field's name only.
     """
-    return field(default=default, metadata={"kind": kind, "help": help_text, "key": key, "spellings": spellings})
+    return field(default=default, metadata={"kind": kind, "help": help_text, "key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,6 @@ class EngineConfig:
         Size(),
         "Memory of the KV cache, e.g. 2GiB; by default from the memory that is free.",
         key="kv_cache_memory",
-        spellings=("--kv-cache-memory-bytes",),
     )
     threads: int | None = option(None, Integer(1, 1024), "Kernel threads; by default every core this process may use.")
     max_num_seqs: int | None = option(None, Integer(1, 4096), "Most sequences that run at the same time.")

@@ -44,7 +44,6 @@ class Option:
     kind: Kind
     default: Any
     help: str
-    spellings: tuple[str, ...]
 
     @property
     def flag(self) -> str:
@@ -64,7 +63,7 @@ def options() -> dict[str, Option]:
         for item in fields(cls):
             meta = item.metadata
             key = meta["key"] or item.name
-            found[key] = Option(key, item.name, room, meta["kind"], item.default, meta["help"], meta["spellings"])
+            found[key] = Option(key, item.name, room, meta["kind"], item.default, meta["help"])
     return found
 
 
