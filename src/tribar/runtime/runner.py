@@ -16,7 +16,11 @@ Work of a row covers positions ``[position, position + n_tokens)`` of its ids::
 
 ``samples[i]`` says whether row i reaches its last id and so draws a token. That token is appended to the row's own
 ids by the runner, so the plan of step t+1 may be launched before step t is collected: the decode row's input token
-comes from the runner's state.
+comes from the runner's state. For the same reason step t is sampled before step t+1 is launched.
+
+After a sampled step all ids of the row but the last are computed, accepted drafts (k > 1) included: its next work
+starts at the number of ids - 1. The runner drafts only as far as the row's blocks reach, so an engine that wants k
+tokens gives blocks for the k - 1 positions behind the work; a row with a mask gains one token.
 """
 
 from dataclasses import dataclass, field
@@ -92,7 +96,9 @@ class StepPlan:
 
 @dataclass(slots=True)
 class RowResult:
-    """What one row gained. A non-empty ``error`` fails this row alone (non-finite logits).
+    """What one row gained. A non-empty ``error`` fails this row alone (non-finite logits, everything forbidden).
+
+    A failed row gains nothing more: work launched before the engine knew repeats the error until the row is dropped.
 
     ``tokens`` holds 1..k accepted ids for a sampled row and is empty otherwise. ``logprobs`` is parallel to it when
     wanted. ``prompt_logprobs`` holds one entry per prompt token scored by this step's chunk.

@@ -37,7 +37,13 @@ def _torch(config: RunnerConfig) -> Runner:
     return TorchRunner(config)
 
 
-RUNNERS: dict[str, Callable[[RunnerConfig], Runner]] = {"torch": _torch}
+def _fake(config: RunnerConfig) -> Runner:
+    from tribar.runtime.fake.model import load_fake_model
+
+    return load_fake_model(config.model_path).runner(config)
+
+
+RUNNERS: dict[str, Callable[[RunnerConfig], Runner]] = {"torch": _torch, "fake": _fake}
 
 
 def create_runner(kind: str, config: RunnerConfig) -> Runner:

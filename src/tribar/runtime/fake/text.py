@@ -1,0 +1,90 @@
+"""The text side of a fake model: one token per byte, then special tokens. Same attributes as ``runtime.text``."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tribar.core.errors import InvalidRequest
+from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
+from tribar.runtime.fake.model import FakeModel, load_fake_model
+from tribar.runtime.fake.replies import N_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ByteTokenizer:
+    """Id = byte, then ``specials``; ids above both (padded embedding rows) have no bytes."""
+
+    token_bytes: Sequence[bytes]
+    special_ids: frozenset[int]
+    bos_id: int | None = None
+    adds_bos: bool = False
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, padding included."""
+        return len(self.token_bytes)
+
+    def encode(self, text: str, *, add_special: bool = False) -> list[int]:
+        """UTF-8 bytes; typed special tokens are plain text, and this tokenizer adds none of its own."""
+        return list(text.encode("utf-8", "replace"))
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
+        """Text of the ids, U+FFFD for broken UTF-8."""
+        kept = [i for i in ids if not (skip_special and i in self.special_ids)]
+        return b"".join(self.token_bytes[i] for i in kept).decode("utf-8", "replace")
+
+
+class ByteTemplate:
+    """Renders a conversation as ``role: content`` lines and opens the assistant's turn."""
+
+    def render(self, prompt: ChatPrompt) -> str:
+        """The prompt's text. Raises ``InvalidRequest`` for contents that are not text."""
+        lines = []
+        for i, message in enumerate(prompt.messages):
+            content = message.get("content")
+            if content is not None and not isinstance(content, str):
+                raise InvalidRequest("this model reads text contents only", param=f"messages[{i}].content")
+            lines.append(f"{message['role']}: {content or ''}")
+        if prompt.continue_final_message:
+            return "\n".join(lines)
+        return "".join(f"{line}\n" for line in lines) + ("assistant: " if prompt.add_generation_prompt else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteText:
+    """Tokenizer, template and end tokens of a fake model."""
+
+    tokenizer: ByteTokenizer
+    template: ByteTemplate
+    end_ids: frozenset[int]
+
+    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Ids of any form of prompt. Raises ``InvalidRequest`` where there are none, or one is unknown."""
+        match prompt:
+            case ChatPrompt():
+                if not prompt.messages:
+                    raise InvalidRequest("a conversation needs at least one message", param="messages")
+                ids = tuple(self.tokenizer.encode(self.template.render(prompt)))
+            case TextPrompt(text):
+                ids = tuple(self.tokenizer.encode(text))
+            case IdsPrompt(ids):
+                pass
+        if not ids:
+            raise InvalidRequest("the prompt is empty", param="prompt")
+        if any(not 0 <= i < self.tokenizer.vocab_size for i in ids):
+            raise InvalidRequest(f"ids must lie in 0 ... {self.tokenizer.vocab_size - 1}", param="prompt")
+        return ids
+
+
+def byte_text(model: FakeModel) -> ByteText:
+    """The text side of a loaded fake model."""
+    table = [bytes([i]) for i in range(N_BYTES)] + [special.encode() for special in model.specials]
+    special_ids = frozenset(range(N_BYTES, len(table))) | frozenset(model.eos_ids)
+    table += [b""] * (model.vocab_size - len(table))
+    tokenizer = ByteTokenizer(tuple(table), special_ids)
+    return ByteText(tokenizer, ByteTemplate(), frozenset(model.eos_ids))
+
+
+def load_fake_text(path: Path) -> ByteText:
+    """The text side of a fake model file. Raises ``BadModelFile``."""
+    return byte_text(load_fake_model(path))

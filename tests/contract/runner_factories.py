@@ -1,0 +1,31 @@
+"""The runners that the contract suite runs over. A new runner is added here, nowhere else.
+
+Each factory gives a runner, not loaded yet, with at least: a vocabulary of 64, 4 rows, 100 positions, 64 batched
+tokens, and blocks for 4 rows of 100 tokens. Its logits must depend on all ids, so that errors show.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tribar.runtime.fake.runner import FakeRunner
+from tribar.runtime.fake.script import logits_script
+from tribar.runtime.runner import Runner
+from tribar.runtime.runners import RunnerConfig
+
+_VOCAB = 97
+
+
+def _fake(*, depth: int = 1, max_tokens_per_step: int = 1) -> Runner:
+    config = RunnerConfig(
+        model_path=Path("unused"), n_blocks=140, max_model_len=100, max_rows=6, max_num_batched_tokens=128, block_size=4
+    )
+    return FakeRunner(
+        config, vocab_size=_VOCAB, script=logits_script(_VOCAB), depth=depth, max_tokens_per_step=max_tokens_per_step
+    )
+
+
+RUNNER_FACTORIES: dict[str, Callable[[], Runner]] = {
+    "fake-depth-1": _fake,
+    "fake-depth-2": lambda: _fake(depth=2),
+    "fake-k-3": lambda: _fake(max_tokens_per_step=3),
+}
