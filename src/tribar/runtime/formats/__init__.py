@@ -1,0 +1,6 @@
+"""Weight files: GGUF and safetensors, mapped and read lazily behind one contract (``base.WeightFile``)."""
+
+from tribar.runtime.formats.base import TensorInfo, WeightFile
+from tribar.runtime.formats.opening import open_weights
+
+__all__ = ["TensorInfo", "WeightFile", "open_weights"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 class TensorInfo:
     """A tensor as stored. ``shape`` is row-major ([out, in] for matrices); ``dtype`` is the file's own type name.
 
-    GGUF: "F32", "F16", "BF16", "Q4_0", ...; safetensors: "F32", "F16", "BF16".
+    GGUF: "F32", "F16", "BF16", "Q4_0", ...; safetensors: "F32", "F16", "BF16" (others are listed but not decoded).
     """
 
     name: str
@@ -22,7 +22,11 @@ class TensorInfo:
 
 
 class WeightFile(Protocol):
-    """Named tensors and metadata of one model, possibly over several shards. Close unmaps."""
+    """Named tensors and metadata of one model, possibly over several shards. Close unmaps.
+
+    ``metadata``: for GGUF the file's keys (numeric arrays as numpy arrays, string arrays as lists); for safetensors
+    ``{"config": {...}, "generation_config": {...}}``, the second empty where the model has none.
+    """
 
     path: str
     metadata: Mapping[str, Any]
