@@ -21,7 +21,8 @@ class ChatModel(Protocol):
 class Chat:
     """One conversation. ``read_line()`` gives the next line, or None at the end; ``write(text)`` shows text at once.
 
-    ``report(message)`` shows an error; a question that failed leaves no trace in the conversation.
+    ``report(message)`` shows an error; a question that failed leaves no trace in the conversation. ``system``
+    precedes everything and outlives /clear.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class Chat:
         read_line: Callable[[], str | None],
         write: Callable[[str], None],
         report: Callable[[str], None],
+        system: str | None = None,
     ) -> None:
         self._model = model
         self._read_line = read_line
         self._write = write
         self._report = report
+        self._instructions: list[Message] = [] if system is None else [{"role": "system", "content": system}]
         self._messages: list[Message] = []
 
     def run(self) -> int:
@@ -53,15 +56,15 @@ class Chat:
         return n_failed
 
     def _answer(self, text: str) -> bool:
-        asked: list[Message] = [*self._messages, {"role": "user", "content": text}]
+        question: Message = {"role": "user", "content": text}
         pieces: list[str] = []
         try:
-            self._stream(asked, pieces)
+            self._stream([*self._instructions, *self._messages, question], pieces)
         except TribarError as error:
             self._report(error.message)
             return False
         self._write("\n")
-        self._messages = [*asked, {"role": "assistant", "content": "".join(pieces)}]
+        self._messages += [question, {"role": "assistant", "content": "".join(pieces)}]
         return True
 
     def _stream(self, asked: Sequence[Message], pieces: list[str]) -> None:

@@ -73,7 +73,7 @@ def chat(
     config: ServeConfig,
     url: Annotated[str | None, typer.Option(metavar="URL", help="Talk to a running server instead.")] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions that precede the talk.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer in tokens.")] = 1024,
+    max_tokens: Annotated[int | None, typer.Option(metavar="INTEGER", min=1, help="Longest answer in tokens.")] = None,
 ) -> None:
     """Talk to MODEL in the terminal; questions may also come through a pipe, one a line."""
     from tribar.app.terminal import talk

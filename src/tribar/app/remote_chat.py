@@ -19,19 +19,22 @@ class RemoteChat:
     """Talks to ``url`` (``http://host:port``, with or without ``/v1``).
 
     ``model`` None takes the first model that the server lists. Raises ``InvalidRequest`` for a URL that is none and
-    ``Unavailable`` where nobody answers. ``timeout_s`` bounds the wait for each next piece.
+    ``Unavailable`` where nobody answers. ``max_tokens`` bounds each answer, ``timeout_s`` the wait for each next piece.
     """
 
-    def __init__(self, url: str, model: str | None = None, *, timeout_s: float = 300.0) -> None:
+    def __init__(self, url: str, model: str | None = None, *, max_tokens: int | None = None, timeout_s: float = 300.0) -> None:
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
             raise InvalidRequest(f"not a server's URL: {url!r}\ntry: --url http://127.0.0.1:8000", param="url")
         self._base = url.rstrip("/").removesuffix("/v1")
         self._timeout_s = timeout_s
+        self._max_tokens = max_tokens
         self._model = model or self._first_model()
 
     def stream_chat(self, messages: Sequence[Message]) -> Generator[str, None, None]:
         """See ``ChatModel``."""
-        body = {"model": self._model, "messages": list(messages), "stream": True}
+        body: dict[str, object] = {"model": self._model, "messages": list(messages), "stream": True}
+        if self._max_tokens is not None:
+            body["max_tokens"] = self._max_tokens
         with self._open("/v1/chat/completions", orjson.dumps(body)) as response:
             try:
                 for line in response:
