@@ -11,17 +11,25 @@ _WHAT_WORKS = "give a .gguf file, a directory with config.json and safetensors f
 
 
 def open_weights(path: Path) -> WeightFile:
-    """Map the model at ``path``; only headers are read. The caller closes it.
+    """Map the model at ``path`` (see ``locate_model``); only headers are read. The caller closes it.
 
-    ``path`` is a ``.gguf`` file (any shard of a split one), a directory with safetensors, or a directory with exactly
-    one GGUF model. Raises ``BadModelFile`` naming what is wrong and what would work.
+    Raises ``BadModelFile`` naming what is wrong and what would work.
+    """
+    located = locate_model(path)
+    return open_safetensors(located) if located.is_dir() else open_gguf(located)
+
+
+def locate_model(path: Path) -> Path:
+    """The ``.gguf`` file (any shard of a split one will do) or the directory with safetensors that ``path`` means.
+
+    A directory with exactly one GGUF model means that. Nothing is opened. Raises ``BadModelFile``.
     """
     if path.is_dir():
         if any(path.glob("*.safetensors")) or any(path.glob("*.safetensors.index.json")):
-            return open_safetensors(path)
-        return open_gguf(_only_gguf(path))
-    if path.suffix == ".gguf":
-        return open_gguf(path)
+            return path
+        return _only_gguf(path)
+    if path.suffix == ".gguf" and path.exists():
+        return path
     trouble = "not a known kind of model" if path.exists() else "no such file or directory"
     raise BadModelFile(f"{path}: {trouble}: {_WHAT_WORKS}")
 
