@@ -68,7 +68,7 @@ def _arguments(arguments: object, where: str) -> dict[str, Any]:
             arguments = orjson.loads(arguments)
         except orjson.JSONDecodeError as error:
             raise InvalidRequest(f"{where} is not valid JSON: {error}", param=where) from error
-    if arguments is None or isinstance(arguments, str) and not arguments.strip():
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     if not isinstance(arguments, Mapping):
         raise InvalidRequest(f"{where} must be a JSON object", param=where)

@@ -61,13 +61,11 @@ class ChatTemplate:
         reserved = sorted(_RESERVED.intersection(prompt.template_kwargs))
         if reserved:
             raise InvalidRequest(f"chat_template_kwargs must not set {reserved[0]}", param="chat_template_kwargs")
-        tools = list(prompt.tools) if prompt.tools else None
-        data = {"messages": messages, "tools": tools, "kwargs": dict(prompt.template_kwargs)}
-        data, covered = shield.cover(data)
-        mark = _mark_end(prompt, data["messages"], covered)
-        variables = {**self._special_tokens, "documents": None, **data["kwargs"]}
-        variables |= {"messages": data["messages"], "tools": data["tools"]}
-        variables["add_generation_prompt"] = prompt.add_generation_prompt
+        asked = {"messages": messages, "tools": list(prompt.tools) if prompt.tools else None}
+        given: dict[str, Any] = {"documents": None, **prompt.template_kwargs, **asked}
+        given, covered = shield.cover(given)
+        mark = _mark_end(prompt, given["messages"], covered)
+        variables = self._special_tokens | given | {"add_generation_prompt": prompt.add_generation_prompt}
         text = self._run(template, variables, covered)
         if mark is not None:
             text, found, _ = text.rpartition(mark)

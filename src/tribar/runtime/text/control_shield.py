@@ -3,7 +3,10 @@
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeVar, cast
+
+Data = TypeVar("Data")
+_Trie = dict[str, "_Trie"]
 
 _N_NONCE_DIGITS = 24
 
@@ -17,16 +20,16 @@ class ControlShield:
         self._prefixes = {text[:n] for text in texts for n in range(1, len(text))}
         self._longest_prefix = max(map(len, self._prefixes), default=0)
 
-    def cover(self, value: Any) -> tuple[Any, "Covered"]:
+    def cover(self, value: Data) -> tuple[Data, "Covered"]:
         """A copy of ``value`` (plain JSON data) with a placeholder for every control string, and the way back.
 
         Placeholders are made of digits, which no filter of a template changes, around a random number, so they
         cannot be forged. Without control strings in ``value`` the copy is equal to it.
         """
         covered = Covered()
-        return self._walk(value, covered), covered
+        return cast(Data, self._walk(value, covered)), covered
 
-    def _walk(self, value: Any, covered: "Covered") -> Any:
+    def _walk(self, value: object, covered: "Covered") -> object:
         if isinstance(value, str):
             return self._cover_text(value, covered)
         if isinstance(value, Mapping):
@@ -74,7 +77,7 @@ class Covered:
 
 def _any_of(texts: Iterable[str]) -> str:
     """A pattern that matches the longest of ``texts``: a trie, so that thousands cost no more than one."""
-    trie: dict[str, Any] = {}
+    trie: _Trie = {}
     for text in texts:
         node = trie
         for character in text:
@@ -83,7 +86,7 @@ def _any_of(texts: Iterable[str]) -> str:
     return _trie_pattern(trie)
 
 
-def _trie_pattern(node: dict[str, Any]) -> str:
+def _trie_pattern(node: _Trie) -> str:
     branches = [re.escape(character) + _trie_pattern(child) for character, child in sorted(node.items()) if character]
     if not branches:
         return ""

@@ -10,18 +10,19 @@ file that the operator chose to load, never from a request.
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import nodes
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import do_indent, do_join, do_replace, make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 _MAX_BITS = 4096
@@ -85,7 +86,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.fits(sum(map(len, texts)))
         return "".join(texts)
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """An arithmetic operator, measured first."""
         if operator == "%" and isinstance(left, str):
             _refuse_long_format(left)
@@ -99,33 +100,40 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             self.fits(_size(left) + _size(right))
         return super().call_binop(context, operator, left, right)
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Besides Jinja's own rules: no methods that pad."""
         return attr not in _PADDING_METHODS and super().is_safe_attribute(obj, attr, value)
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+    def wrap_str_format(self, value: object) -> Callable[..., str] | None:
         """Refuse ``str.format`` with a wide field; else Jinja's own wrapper."""
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
-            _refuse_long_format(value.__self__)
+            _refuse_long_format(str(getattr(value, "__self__", "")))
         return wrapped
 
-    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, context: Context, obj: object, /, *args: object, **kwargs: object) -> object:
         """A call; ``str.join`` and ``str.replace`` are measured first."""
         owner = getattr(obj, "__self__", None)
-        if isinstance(owner, str) and args:
-            if obj.__name__ == "join":
-                args = ([str(item) for item in args[0]],)
-                self.fits(sum(map(len, args[0])) + len(owner) * len(args[0]))
-            elif obj.__name__ == "replace" and len(args) >= 2:
-                self.fits(len(owner) + owner.count(args[0]) * len(args[1]))
+        if isinstance(owner, str):
+            match getattr(obj, "__name__", ""), args:
+                case "join", (items,) if isinstance(items, Iterable):
+                    args = (self._joinable(items, owner),)
+                case "replace", (str(old), str(new), *_):
+                    self.fits(len(owner) + owner.count(old) * len(new))
         return super().call(context, obj, *args, **kwargs)
 
+    def _joinable(self, items: Iterable[object], separator: str) -> list[str]:
+        """The items as strings, if joining them fits."""
+        texts = [str(item) for item in items]
+        self.fits(sum(map(len, texts)) + len(separator) * len(texts))
+        return texts
+
     @jinja2.pass_eval_context
-    def _join_filter(self, context: nodes.EvalContext, value: Any, d: str = "", attribute: str | None = None) -> str:
-        items = [str(item) for item in (value if attribute is None else map(make_attrgetter(self, attribute), value))]
-        self.fits(sum(map(len, items)) + len(d) * len(items))
-        return do_join(context, items, d)
+    def _join_filter(
+        self, context: nodes.EvalContext, value: Iterable[object], d: str = "", attribute: str | None = None
+    ) -> str:
+        items = value if attribute is None else map(make_attrgetter(self, attribute), value)
+        return str(do_join(context, self._joinable(items, d), d))
 
     @jinja2.pass_eval_context
     def _replace_filter(self, context: nodes.EvalContext, s: str, old: str, new: str, count: int | None = None) -> str:
@@ -165,7 +173,7 @@ class _Meter(NodeTransformer):
         return nodes.Call(nodes.EnvironmentAttribute("concatenate"), [parts], [], None, None, lineno=node.lineno)
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     if isinstance(value, int):
         return max(0, value)
     return len(value) if isinstance(value, str | list | tuple) else 1
@@ -177,7 +185,7 @@ def _refuse_long_format(text: str) -> None:
 
 
 def _tojson(
-    x: Any,
+    x: object,
     ensure_ascii: bool = False,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,

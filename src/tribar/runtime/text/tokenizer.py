@@ -1,13 +1,15 @@
 """Text to ids and back, over the ``tokenizers`` library."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from typing import cast
 
 import tokenizers
 from tokenizers.pre_tokenizers import Metaspace, PreTokenizer
 from tokenizers.pre_tokenizers import Sequence as PreTokenizerSequence
 
 from tribar.core.errors import InvalidRequest
+from tribar.runtime.text.control_shield import ControlShield
 from tribar.runtime.text.detokenizer import Detokenizer
 
 
@@ -37,6 +39,7 @@ class Tokenizer:
         self.bos_id = bos_id
         self.strips_leading_space = strips_leading_space
         self.special_texts = {self.token_bytes[i].decode(): i for i in sorted(self.special_ids)}
+        self.shield = ControlShield(self.special_texts)
         self._control = backend
         self._plain = _typed_twin(backend, backend.pre_tokenizer)
         self._plain_inside = _typed_twin(backend, _without_first_prefix(backend.pre_tokenizer))
@@ -89,7 +92,7 @@ class Tokenizer:
 
     def check_ids(self, ids: Sequence[int]) -> None:
         """Raise ``InvalidRequest`` naming the first id that is not in the vocabulary."""
-        if ids and not (0 <= min(ids) and max(ids) < self.vocab_size):
+        if ids and (min(ids) < 0 or max(ids) >= self.vocab_size):
             index, wrong = next((i, x) for i, x in enumerate(ids) if not 0 <= x < self.vocab_size)
             message = f"token id {wrong} at index {index} is not in the vocabulary of {self.vocab_size} ids"
             raise InvalidRequest(message, param="prompt")
@@ -140,6 +143,6 @@ def _without_first_prefix(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | 
     if isinstance(pre_tokenizer, Metaspace) and pre_tokenizer.prepend_scheme == "first":
         return Metaspace(pre_tokenizer.replacement, prepend_scheme="never", split=pre_tokenizer.split)
     if isinstance(pre_tokenizer, PreTokenizerSequence):
-        parts = [_without_first_prefix(part) for part in pre_tokenizer]
+        parts = map(_without_first_prefix, cast(Iterable[PreTokenizer], pre_tokenizer))
         return PreTokenizerSequence([part for part in parts if part is not None])
     return pre_tokenizer
