@@ -36,6 +36,7 @@ class EventSink:
     ) -> None:
         self.is_started = False
         self._is_ended = False
+        self._is_stalled = False
         self._send = send
         self._ping_interval_s = ping_interval_s
         self._stall_timeout_s = stall_timeout_s
@@ -53,7 +54,12 @@ class EventSink:
         await self._emit(events, more=False)
 
     async def fail(self, error: TribarError) -> None:
-        """End with an error event: no finish reason and no ``[DONE]`` follow, so no client takes it for an end."""
+        """End with an error event: no finish reason and no ``[DONE]`` follow, so no client takes it for an end.
+
+        Does nothing for a reader that has stalled: it would only stall again.
+        """
+        if self._is_stalled:
+            return
         await self._emit(b"data: " + error_json(error) + b"\n\n", more=False)
 
     async def ping_forever(self) -> NoReturn:
@@ -75,4 +81,5 @@ class EventSink:
                 self._is_ended = not more
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
+            self._is_stalled = True
             raise Cancelled(f"the reader took nothing for {self._stall_timeout_s:g} s") from None

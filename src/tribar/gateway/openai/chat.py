@@ -1,6 +1,6 @@
 """The body of ``POST /v1/chat/completions`` -> the vocabulary of core."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -39,26 +39,32 @@ class ToolCall(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     index: int | None = None
 
 
-Part = with_fields(PartFields, "Part", PART_FIELDS)
+if TYPE_CHECKING:
+    Part = PartFields
+else:
+    Part = with_fields(PartFields, "Part", PART_FIELDS)
 
 
 class MessageFields(msgspec.Struct, kw_only=True):
     """One turn. ``developer`` is another name of ``system``; text parts are joined with a line feed."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None  # type: ignore[valid-type]  # made from the table of fields
+    content: str | list[Part] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
 
 
-Message = with_fields(MessageFields, "Message", MESSAGE_FIELDS)
+if TYPE_CHECKING:
+    Message = MessageFields
+else:
+    Message = with_fields(MessageFields, "Message", MESSAGE_FIELDS)
 
 
 class ChatFields(SharedFields, kw_only=True):
     """The implemented fields. ``max_tokens`` is the older name of ``max_completion_tokens``."""
 
-    messages: Annotated[list[Message], Meta(min_length=1, max_length=4096)]  # type: ignore[valid-type]
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=4096)]
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -148,7 +154,7 @@ def _message(message: MessageFields, place: str) -> dict[str, Any]:
 
 
 def _content(message: MessageFields, place: str) -> str | None:
-    content: str | list[PartFields] | None = message.content
+    content = message.content
     if isinstance(content, str):
         return content
     if content is None:

@@ -6,7 +6,7 @@ type (no booleans, no 1.0 for an integer). ``null`` means absent.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -45,7 +45,10 @@ class StreamOptionsFields(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
 
 
-StreamOptions = with_fields(StreamOptionsFields, "StreamOptions", STREAM_FIELDS)
+if TYPE_CHECKING:
+    StreamOptions = StreamOptionsFields
+else:
+    StreamOptions = with_fields(StreamOptionsFields, "StreamOptions", STREAM_FIELDS)
 
 
 class SharedFields(msgspec.Struct, kw_only=True):
@@ -53,7 +56,7 @@ class SharedFields(msgspec.Struct, kw_only=True):
 
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None  # type: ignore[valid-type]  # made from the table of fields
+    stream_options: StreamOptions | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_N)] | None = None
     max_tokens: Count | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
