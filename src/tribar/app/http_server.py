@@ -10,7 +10,7 @@ import uvicorn
 
 from tribar.app.listener import listen
 
-_CLOSE_S = 2.0
+_CLOSE_S = 2
 """How long answers that are being written may still take once nothing generates any more."""
 
 
@@ -30,7 +30,7 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=_CLOSE_S,  # type: ignore[arg-type]  passed on to wait_for
+                timeout_graceful_shutdown=_CLOSE_S,
             )
         )
         self._task: asyncio.Task[None] | None = None

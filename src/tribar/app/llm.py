@@ -9,7 +9,7 @@ from typing import Any, Self
 from tribar.app.config import ServeConfig
 from tribar.app.local_engine import LocalEngine
 from tribar.app.machine import read_machine
-from tribar.app.model import Progress, open_model
+from tribar.app.model import open_model
 from tribar.app.resolve import resolve
 from tribar.app.settings import config_from_keywords
 from tribar.core.errors import Internal
@@ -26,7 +26,8 @@ from tribar.core.requests import (
     Usage,
 )
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs
-from tribar.runtime.sources import DEFAULT_MODEL
+from tribar.runtime.sources import DEFAULT_MODEL, Progress
+from tribar.runtime.sources.progress import silent
 
 Message = Mapping[str, Any]
 
@@ -60,16 +61,16 @@ class LLM:
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, **options: object) -> None:
-        self._start(config_from_keywords({"model": model, **options}), None)
+        self._start(config_from_keywords({"model": model, **options}), silent)
 
     @classmethod
-    def from_config(cls, config: ServeConfig, *, progress: Progress | None = None) -> Self:
+    def from_config(cls, config: ServeConfig, *, progress: Progress = silent) -> Self:
         """The same from composed settings; ``progress(done_bytes, total_bytes)`` follows a download."""
         llm = cls.__new__(cls)
         llm._start(config, progress)
         return llm
 
-    def _start(self, config: ServeConfig, progress: Progress | None) -> None:
+    def _start(self, config: ServeConfig, progress: Progress) -> None:
         opened = open_model(config.model, progress)
         resolved = resolve(config, read_machine(), opened.facts)
         self._engine = LocalEngine(opened, resolved)

@@ -1,7 +1,6 @@
 """A model that is about to run: local, its header read, its text side loaded. No weight has been touched yet."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +9,8 @@ from tribar.app.resolve import BLOCK_SIZE, ModelFacts
 from tribar.engine.model_text import ModelText
 from tribar.runtime.fake import is_fake_model, load_fake_model, load_fake_text
 from tribar.runtime.fake.model import SUFFIX
-from tribar.runtime.sources import fetch_model
-
-Progress = Callable[[int, int | None], None]
+from tribar.runtime.sources import Progress, fetch_model
+from tribar.runtime.sources.progress import silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +23,15 @@ class OpenedModel:
     has_chat_template: bool
 
 
-def open_model(config: ModelConfig, progress: Progress | None = None) -> OpenedModel:
+def open_model(config: ModelConfig, progress: Progress = silent) -> OpenedModel:
     """Fetch ``config.model`` where it is not local yet, and read its header and tokenizer.
 
     Raises ``NotFound``, ``Unavailable`` or ``BadModelFile`` in one line.
     """
-    path = fetch_model(config.model, progress)
     name = config.served_model_name or model_name(config.model)
-    return _open_fake(name, path) if is_fake_model(path) else _open_checkpoint(name, path)
+    if is_fake_model(Path(config.model)):
+        return _open_fake(name, Path(config.model))
+    return _open_checkpoint(name, fetch_model(config.model, progress))
 
 
 def model_name(model: str) -> str:

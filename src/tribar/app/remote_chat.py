@@ -22,7 +22,9 @@ class RemoteChat:
     ``Unavailable`` where nobody answers. ``max_tokens`` bounds each answer, ``timeout_s`` the wait for each next piece.
     """
 
-    def __init__(self, url: str, model: str | None = None, *, max_tokens: int | None = None, timeout_s: float = 300.0) -> None:
+    def __init__(
+        self, url: str, model: str | None = None, *, max_tokens: int | None = None, timeout_s: float = 300.0
+    ) -> None:
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
             raise InvalidRequest(f"not a server's URL: {url!r}\ntry: --url http://127.0.0.1:8000", param="url")
         self._base = url.rstrip("/").removesuffix("/v1")

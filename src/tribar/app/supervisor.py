@@ -70,14 +70,21 @@ class _Supervised:
 class ProcessSupervisor:
     """The ``Supervisor`` port over child processes of this event loop.
 
-    ``log(process_name, line)`` receives the children's output and the supervisor's own remarks about them.
+    ``log(process_name, line)`` receives the children's output, ``warn`` the supervisor's own remarks about them.
     """
 
     def __init__(
-        self, ledger: Ledger, log: Log, *, policy: RestartPolicy = RestartPolicy(), clock: Clock = time.monotonic
+        self,
+        ledger: Ledger,
+        log: Log,
+        warn: Log,
+        *,
+        policy: RestartPolicy = RestartPolicy(),
+        clock: Clock = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._log = log
+        self._warn = warn
         self._policy = policy
         self._clock = clock
         self._by_name: dict[str, _Supervised] = {}
@@ -111,7 +118,7 @@ class ProcessSupervisor:
         assert entry.task is not None
         done, _ = await asyncio.wait([entry.task], timeout=grace_s)
         if not done and entry.child is not None:
-            self._log(name, f"still there {grace_s:g} s after SIGTERM: killed")
+            self._warn(name, f"still there {grace_s:g} s after SIGTERM: killed")
             entry.child.kill()
         await entry.task
 
@@ -183,7 +190,7 @@ class ProcessSupervisor:
         while True:
             entry.state = ProcessState.BACKING_OFF
             delay_s = self._policy.delay_s(n_failures)
-            self._log(name, f"ended with exit code {entry.exit_code}; starting again in {delay_s:g} s")
+            self._warn(name, f"ended with exit code {entry.exit_code}; starting again in {delay_s:g} s")
             if await _is_set_within(entry.is_stopping, delay_s):
                 return None
             try:

@@ -41,7 +41,7 @@ def _chat_model(config: ServeConfig, url: str | None, max_tokens: int | None) ->
     with DownloadBar(config.model.model) as bar:
         llm = LLM.from_config(config, progress=bar)
     with llm:
-        if not llm.has_chat_template:
+        if not llm.card.has_chat_template:
             raise InvalidRequest(f"{config.model.model} has no chat template, so it cannot chat", param="model")
         yield LocalChat(llm, max_tokens)
 

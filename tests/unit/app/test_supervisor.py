@@ -45,7 +45,7 @@ def lines() -> Lines:
 
 @pytest.fixture
 async def supervisor(lines: Lines) -> AsyncIterator[ProcessSupervisor]:
-    made = ProcessSupervisor(Ledger(cores=2, memory_bytes=1000), lines, policy=FAST)
+    made = ProcessSupervisor(Ledger(cores=2, memory_bytes=1000), lines, lines, policy=FAST)
     yield made
     await made.stop_all(0.0)
 
@@ -122,7 +122,7 @@ async def test_a_healthy_life_resets_the_delay(lines: Lines, program: Callable[.
     now = iter(range(0, 10_000, 100))  # every look at the clock is 100 s later: each life counts as healthy
     policy = RestartPolicy(first_delay_s=0.001, max_delay_s=10, healthy_s=60)
     supervisor = ProcessSupervisor(
-        Ledger(cores=1, memory_bytes=0), lines, policy=policy, clock=lambda: float(next(now))
+        Ledger(cores=1, memory_bytes=0), lines, lines, policy=policy, clock=lambda: float(next(now))
     )
     exits = Exits()
     supervisor.on_exit("worker", exits)
@@ -203,7 +203,7 @@ async def test_a_descendant_outside_the_group_does_not_hold_up_the_restart(
 
 async def test_stopping_during_the_back_off_starts_nothing(lines: Lines, program: Callable[..., ProcessSpec]) -> None:
     policy = RestartPolicy(first_delay_s=1000, max_delay_s=1000)
-    supervisor = ProcessSupervisor(Ledger(cores=1, memory_bytes=0), lines, policy=policy)
+    supervisor = ProcessSupervisor(Ledger(cores=1, memory_bytes=0), lines, lines, policy=policy)
     await supervisor.spawn(program("sys.exit(1)\n"))
     await lines.word("starting again")
     assert supervisor.status("worker").state is ProcessState.BACKING_OFF
