@@ -9,6 +9,7 @@ from tests.contract.runner_factories import RUNNER_FACTORIES
 
 from tribar.core.ids import Row
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs, Wants
+from tribar.core.sampling.reference import sample_row
 from tribar.runtime.runner import Runner, RunnerInfo
 
 GREEDY = SamplingParams(temperature=0)
@@ -156,6 +157,24 @@ def test_seeds_decide_the_draws(driver: RunnerDriver) -> None:
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in (1, 2, 1 << 32, 2**64 - 1)}) == 4
+
+
+def test_draws_are_those_of_the_reference_sampler(driver: RunnerDriver) -> None:
+    """The log-probabilities of the whole vocabulary are the logits up to a constant, which no step here notices."""
+    vocab_size = driver.info.vocab_size
+    ids = prompt(31, 10)
+    for sampling in (
+        DRAWN,
+        SamplingParams(temperature=2, top_k=20, seed=1),
+        SamplingParams(temperature=1.5, min_p=0.1, frequency_penalty=1, presence_penalty=-0.5, seed=2),
+        SamplingParams(temperature=0.7, logit_bias=((1, 4.0), (2, -100.0)), seed=3),
+    ):
+        got = alone(driver, Ask(ids, sampling, Wants(logprobs=vocab_size)), 8)
+        for i, entry in enumerate(got.logprobs):
+            logits = np.empty(vocab_size, dtype=np.float32)
+            logits[list(entry.top_ids)] = entry.top_logprobs
+            expected = sample_row(logits, sampling, output_index=i, prompt_ids=ids, output_ids=got.tokens[:i])
+            assert got.tokens[i] == expected
 
 
 @pytest.mark.parametrize("k", [0, 1, 5])
