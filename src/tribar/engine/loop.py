@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class EngineLoop:
-    """Serves the clients of ``endpoint`` with one loaded runner. ``run`` in the engine's thread, ``stop`` from anywhere.
+    """Serves the clients of ``endpoint`` with one loaded runner. ``run`` in the engine's thread, ``stop`` anywhere.
 
-    ``depth`` is how many steps may be in flight. The loop owns the endpoint and closes it; the runner stays the caller's.
+    ``depth`` is how many steps may be in flight. The loop owns and closes the endpoint; the runner is the caller's.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -57,13 +56,13 @@ class EngineSpec:
         )
 
 
-def _encode_path(value: Any) -> str:
+def _encode_path(value: object) -> str:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no place in an engine spec")
 
 
-def _decode_path(kind: type, value: Any) -> Any:
+def _decode_path(kind: type, value: object) -> Path:
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
