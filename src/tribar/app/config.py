@@ -43,7 +43,7 @@ class EngineConfig:
 
     runner: str = option("auto", Choice(("auto", "torch", "fake")), "What computes the model.")
     device: str = option("cpu", Text("DEVICE"), "Where: cpu, cuda or cuda:N.")
-    weights: str = option("auto", Choice(("auto", "f32", "bf16")), "Type of the weights in memory.")
+    weights: str = option("auto", Choice(("auto", "fp32", "bf16")), "Type of the weights in memory.")
     kv_cache_dtype: str = option("auto", Choice(("auto", "fp32", "bf16")), "Type of the KV cache in memory.")
     kv_cache_memory_bytes: int | None = option(
         None,
@@ -71,7 +71,7 @@ class ServerConfig:
     drain_timeout_s: float = option(
         30.0, Number(0, 86400), "Seconds that open answers get after SIGTERM or Ctrl-C.", key="drain_timeout"
     )
-    log_format: str = option("text", Choice(("text", "json")), "Form of the log lines on stderr.")
+    log_format: str = option("human", Choice(("human", "json")), "Form of the log lines on stderr.")
     log_level: str = option("info", Choice(("debug", "info", "warning", "error")), "Least serious line to log.")
 
 

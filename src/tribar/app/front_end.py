@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 import tribar
@@ -19,7 +20,6 @@ from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog
 from tribar.app.engine_spec import engine_spec
 from tribar.app.http_server import HttpServer
-from tribar.app.instruments import Instruments
 from tribar.app.ledger import Ledger
 from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
@@ -32,7 +32,8 @@ from tribar.core.ports import ProcessSpec
 from tribar.engine.client import EngineClient
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
-from tribar.wire.unix_socket import connect
+from tribar.telemetry.metrics import EngineFamilies, EngineMetrics, metrics_text
+from tribar.wire.unix_socket import UnixSocketChannel
 
 ENGINE = "engine"
 
@@ -60,7 +61,7 @@ class FrontEnd:
         self._resolved = resolved
         self._listener = listener
         self._directory = directory
-        self._instruments = Instruments(resolved.name)
+        self._registry = CollectorRegistry()
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -78,10 +79,13 @@ class FrontEnd:
         self._handle_signals()
         socket_path = self._directory / "engine.sock"
         text = self._opened.text
-        client = EngineClient(functools.partial(connect, socket_path), text, observer=self._instruments.observer)
+        metrics = EngineMetrics(EngineFamilies(self._registry), self._resolved.name)
+        client = EngineClient(functools.partial(UnixSocketChannel.connect, socket_path), text, observer=metrics)
         served = ServedModel(client, text.tokenizer.token_bytes)
         catalog = DrainingCatalog(StaticCatalog({self._resolved.name: served}))
-        app = build_app(catalog, metrics_text=self._instruments.metrics_text, version=tribar.__version__)
+        app = build_app(
+            catalog, metrics_text=functools.partial(metrics_text, self._registry), version=tribar.__version__
+        )
         http = HttpServer(app, self._listener)
         http.start()
         serving = asyncio.create_task(client.run(), name="engine client")

@@ -1,10 +1,13 @@
 """``tribar serve``: from settings to a served model, and back down in good order."""
 
+import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import uvloop
 from rich.console import Console
@@ -17,7 +20,7 @@ from tribar.app.machine import read_machine
 from tribar.app.model import open_model
 from tribar.app.pull import DownloadBar
 from tribar.app.resolve import resolve
-from tribar.telemetry.logs import setup_logging
+from tribar.telemetry.logs import LogFormat, configure_logging
 
 
 def launch(config: ServeConfig) -> int:
@@ -26,7 +29,11 @@ def launch(config: ServeConfig) -> int:
     Raises a ``TribarError`` in one line for what keeps the server from starting.
     """
     started_s = time.monotonic()
-    setup_logging(config.server.log_format, config.server.log_level)
+    configure_logging(
+        cast(LogFormat, config.server.log_format),
+        stream=sys.stderr,
+        level=logging.getLevelNamesMapping()[config.server.log_level.upper()],
+    )
     console = Console(stderr=True)
     listener = bind(config.server.host, config.server.port)
     try:

@@ -23,7 +23,7 @@ ENGINE_BYTES = {"torch": 512 << 20, "fake": 64 << 20}
 ACCELERATOR_ENGINE_BYTES = 2 << 30
 """On an accelerator: its context, kernels and activations."""
 
-DTYPE_BYTES = {"fp32": 4, "f32": 4, "bf16": 2}
+DTYPE_BYTES = {"fp32": 4, "bf16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def resolve(
     threads = engine.threads or machine.cores
     max_num_seqs = engine.max_num_seqs or (min(64, 32 * machine.cores) if on_cpu else 256)
     asked_len = _asked_len(config, model)
-    block_bytes = model.kv_numbers_per_block * _dtype_bytes(engine.kv_cache_dtype, on_cpu)
+    block_bytes = model.kv_numbers_per_block * _kv_dtype_bytes(engine)
     fixed_bytes = _fixed_bytes(engine, model, runner)
     wanted_len = asked_len or model.context_length
     pool_bytes = _pool_bytes(
@@ -136,15 +136,23 @@ def _blocks(n_tokens: int) -> int:
     return -(-n_tokens // BLOCK_SIZE)
 
 
-def _dtype_bytes(dtype: str, on_cpu: bool) -> int:
+def _weight_dtype_bytes(engine: EngineConfig) -> int:
     """A runner's own choice for "auto" is fp32 on the CPU and bf16 elsewhere."""
-    return DTYPE_BYTES[dtype] if dtype != "auto" else (4 if on_cpu else 2)
+    automatic = "fp32" if engine.device == "cpu" else "bf16"
+    return DTYPE_BYTES[automatic if engine.weights == "auto" else engine.weights]
+
+
+def _kv_dtype_bytes(engine: EngineConfig) -> int:
+    """A runner's own choice for "auto" is the type of the weights."""
+    if engine.kv_cache_dtype == "auto":
+        return _weight_dtype_bytes(engine)
+    return DTYPE_BYTES[engine.kv_cache_dtype]
 
 
 def _fixed_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
     """What the engine holds whatever the size of its KV cache, in the memory that the cache competes for."""
     on_cpu = engine.device == "cpu"
-    weights = model.n_parameters * _dtype_bytes(engine.weights, on_cpu)
+    weights = model.n_parameters * _weight_dtype_bytes(engine)
     return weights + (ENGINE_BYTES[runner] if on_cpu else ACCELERATOR_ENGINE_BYTES)
 
 
