@@ -32,13 +32,18 @@ from tribar.core.ports import ProcessSpec
 from tribar.engine.client import EngineClient
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
+from tribar.gateway.middleware import RequestRecord, log_access
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics, metrics_text
 from tribar.wire.unix_socket import UnixSocketChannel
 
 ENGINE = "engine"
+ENGINE_TARGET = "tribar.engine.process"
 
 KILL_MARGIN_S = 5.0
 """How much longer than its grace an engine may take to end before it is killed."""
+
+PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+"""Asked every few seconds for ever: worth no line in the log."""
 
 _log = logging.getLogger(__name__)
 _process_log = logging.getLogger("tribar.process")
@@ -84,7 +89,10 @@ class FrontEnd:
         served = ServedModel(client, text.tokenizer.token_bytes)
         catalog = DrainingCatalog(StaticCatalog({self._resolved.name: served}))
         app = build_app(
-            catalog, metrics_text=functools.partial(metrics_text, self._registry), version=tribar.__version__
+            catalog,
+            metrics_text=functools.partial(metrics_text, self._registry),
+            observe=_observe,
+            version=tribar.__version__,
         )
         http = HttpServer(app, self._listener)
         http.start()
@@ -115,7 +123,7 @@ class FrontEnd:
         await self._supervisor.spawn(
             ProcessSpec(
                 ENGINE,
-                "tribar.engine.process",
+                ENGINE_TARGET,
                 arguments,
                 socket_path,
                 cores=self._resolved.runner_config.n_threads,
@@ -162,3 +170,8 @@ class FrontEnd:
         self._supervisor.kill_all()
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(128 + number)
+
+
+def _observe(record: RequestRecord) -> None:
+    if record.path not in PROBES:
+        log_access(record)

@@ -13,7 +13,7 @@ import uvloop
 from rich.console import Console
 
 from tribar.app.accelerator import read_accelerator
-from tribar.app.config import ServeConfig
+from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.front_end import FrontEnd
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import read_machine
@@ -29,11 +29,7 @@ def launch(config: ServeConfig) -> int:
     Raises a ``TribarError`` in one line for what keeps the server from starting.
     """
     started_s = time.monotonic()
-    configure_logging(
-        cast(LogFormat, config.server.log_format),
-        stream=sys.stderr,
-        level=logging.getLevelNamesMapping()[config.server.log_level.upper()],
-    )
+    _configure_logging(config.server)
     console = Console(stderr=True)
     listener = bind(config.server.host, config.server.port)
     try:
@@ -51,3 +47,12 @@ def launch(config: ServeConfig) -> int:
             shutil.rmtree(directory, ignore_errors=True)
     finally:
         listener.close()
+
+
+def _configure_logging(server: ServerConfig) -> None:
+    configure_logging(
+        cast(LogFormat, server.log_format),
+        stream=sys.stderr,
+        level=logging.getLevelNamesMapping()[server.log_level.upper()],
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and end are ours to tell

@@ -74,12 +74,13 @@ class LLM:
         opened = open_model(config.model, progress)
         resolved = resolve(config, read_machine(), opened.facts)
         self._engine = LocalEngine(opened, resolved)
+        self._card = self._engine.client.card()
         self._finalizer = weakref.finalize(self, self._engine.close)
 
     @property
     def card(self) -> ModelCard:
         """The model's name, sizes and limits."""
-        return self._engine.client.card()
+        return self._card
 
     def generate(
         self,

@@ -43,8 +43,7 @@ class LocalEngine:
         ]
         for thread in self._threads:
             thread.start()
-        self._serving = asyncio.run_coroutine_threadsafe(self.client.run(), self._loop)
-        self.call(self.client.wait_ready())
+        self._serving = self.call(self._start_serving())
 
     @property
     def is_closed(self) -> bool:
@@ -70,14 +69,26 @@ class LocalEngine:
         """End both threads and free the model. Open calls fail with ``Unavailable``. Idempotent."""
         if not self._threads:
             return
+        self.call(self._stop_serving())
         engine, client = self._threads
         self._threads = []
         self._engine.stop(0.0)
         engine.join()
-        self._loop.call_soon_threadsafe(self._stop_client)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         client.join()
         self._loop.close()
         self._runner.close()
+
+    async def _start_serving(self) -> asyncio.Task[None]:
+        serving = asyncio.create_task(self.client.run(), name="engine client")
+        await self.client.wait_ready()
+        return serving
+
+    async def _stop_serving(self) -> None:
+        """Hang up on the engine: every open generation fails. Then let whoever waited for one take notice."""
+        self._serving.cancel()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others)
 
     def _run_engine(self) -> None:
         try:
@@ -90,11 +101,3 @@ class LocalEngine:
         self._loop.run_forever()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
-
-    def _stop_client(self) -> None:
-        """Cancel what is left, the client's own task included, and end the loop once it is gone."""
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        done = asyncio.gather(*tasks, return_exceptions=True)
-        done.add_done_callback(lambda _: self._loop.stop())

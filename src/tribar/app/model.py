@@ -1,6 +1,7 @@
 """A model that is about to run: local, its header read, its text side loaded. No weight has been touched yet."""
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def model_name(model: str) -> str:
     if model.startswith(("hf:", "wheel:")):
         last = Path(model.partition(":")[2].partition("==")[0]).name
     else:
-        last = Path(model).resolve().name
+        last = Path(os.path.abspath(model)).name  # noqa: PTH100  a link keeps the name that it was given
     return last.removesuffix(".gguf").removesuffix(SUFFIX) or model
 
 

@@ -122,13 +122,14 @@ class EngineClient:
             await self._connection.serve()
         except Unavailable as error:
             self._down_because = error.message
+            if self._card is not None:
+                _log.warning("the engine is gone: %s", error.message)
         finally:
             was_ready = self._card is not None
             self._connection = None
             self._card = None
             self._is_ready.clear()
             if was_ready:
-                _log.warning("the engine is gone: %s", self._down_because)
                 self._observer.on_disconnect()
         return was_ready
 
