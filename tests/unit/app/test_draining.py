@@ -9,7 +9,7 @@ from tribar.gateway.catalog import ServedModel, StaticCatalog
 
 
 def test_a_drained_catalog_is_not_ready_and_hands_out_nothing() -> None:
-    generator = FakeGenerator(())
+    generator = FakeGenerator(lambda _: ())
     catalog = DrainingCatalog(StaticCatalog({"m": ServedModel(generator, (b"a",))}), retry_after_s=7)
     assert catalog.is_ready()
     assert catalog.get("m") is generator
