@@ -255,6 +255,13 @@ def test_a_row_that_fails_fails_alone_and_stays_failed(driver: RunnerDriver) -> 
     assert alone(driver, asks[0], 3).error == ""
 
 
+def test_a_repetition_penalty_counts_prompt_and_output(driver: RunnerDriver) -> None:
+    ids = prompt(32, 20)
+    tokens = alone(driver, Ask(ids, SamplingParams(temperature=0, repetition_penalty=1e6)), 8).tokens
+    assert not set(tokens) & set(ids)
+    assert len(set(tokens)) == 8
+
+
 def test_min_tokens_and_bans(driver: RunnerDriver) -> None:
     """BUG-039, BUG-043: banned ids never come, suppressed ones not before ``min_tokens``."""
     ids = prompt(25, 5)

@@ -16,6 +16,8 @@ from tribar.runtime.fake.script import Script, hash_script
 from tribar.runtime.runner import AddRow, Int32s, RowResult, RunnerInfo, StepPlan, StepResult, Ticket, Work
 from tribar.runtime.runners import RunnerConfig
 
+CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "grammar", "adapters"})
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -86,6 +88,7 @@ class FakeRunner:
             max_model_len=config.max_model_len,
             depth=self._depth,
             max_tokens_per_step=self._k,
+            capabilities=CAPABILITIES,
         )
 
     def launch(self, plan: StepPlan) -> Ticket:

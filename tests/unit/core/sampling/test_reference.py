@@ -74,6 +74,14 @@ def test_draw_is_the_inverse_cdf_in_id_order() -> None:
             assert draw(logits, params, output_index) == expected
 
 
+def test_a_draw_on_a_boundary_goes_to_the_upper_id() -> None:
+    """4,096 equal weights: u * 4096 is a whole number once in 4,096 draws, and must then be exceeded, not met."""
+    on_boundary = [i for i in range(30_000) if (uniform(1, i) * 4096).is_integer()]
+    assert len(on_boundary) > 2
+    for i in on_boundary:
+        assert draw(np.zeros(4096, dtype=np.float32), SamplingParams(seed=1), i) == uniform(1, i) * 4096
+
+
 def test_frequencies_equal_the_analytic_distribution() -> None:
     """Chi-square over 8 ids, 7 degrees of freedom: 24.3 is the 99.9 % quantile."""
     logits = np.linspace(-1, 1.2, 8, dtype=np.float32)
