@@ -180,6 +180,8 @@ class Scheduler:
                 output = self._commit_row(sequence, step, i, result.rows[i], now_s)
                 if output is not None:
                     outputs.append(output)
+            elif result.rows[i].error:
+                sequence.state = State.FAILED
             elif step.samples[i]:  # a dummy decode of a held row, or a token drawn beyond the end
                 sequence.advance(step.positions[i] + step.sizes[i], len(result.rows[i].tokens))
             self._residents.collected(sequence)
@@ -216,9 +218,9 @@ class Scheduler:
         return is_roomy
 
     def _plan_held(self, step: Step) -> None:
-        """Dummy decodes of finished rows whose batch goes on; they stop growing when the blocks run out."""
+        """Dummy decodes of finished rows whose batch goes on, as long as they have not failed and blocks are left."""
         for sequence in self._residents.held:
-            is_decoding = sequence.n_total - sequence.n_computed == 1
+            is_decoding = sequence.n_total - sequence.n_computed == 1 and sequence.state is not State.FAILED
             if is_decoding and sequence.n_total < self.limits.max_model_len and self._cover(sequence, step):
                 step.compute(sequence, 1)
 

@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
 from tests.unit.engine.simulated_runner import SimulatedRunner, lone_run
+
 from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import SamplingParams
@@ -125,9 +125,7 @@ class Drive:
         """Exactly one terminal, and the tokens of a lone run (a prefix of them where it was ended from outside)."""
         submit = client.submit
         limit = self.scheduler.limits.max_model_len
-        alone = lone_run(
-            client.prompt, VOCAB_SIZE, submit.max_tokens, submit.stop_ids, limit, submit.adapter
-        )
+        alone = lone_run(client.prompt, VOCAB_SIZE, submit.max_tokens, submit.stop_ids, limit, submit.adapter)
         visible = alone[:-1] if alone[-1] in submit.stop_ids else alone
         assert client.terminal is not None, "no terminal"
         if isinstance(client.terminal, Finished) and not client.was_stopped:

@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 
+from tribar.core.ids import Row
 from tribar.runtime.runner import AddRow, RowResult, RunnerInfo, StepPlan, StepResult
 
 EMPTY = -1
@@ -57,9 +58,7 @@ class SimulatedRow:
 
 
 class SimulatedRunner:
-    def __init__(
-        self, info: RunnerInfo, max_model_len: int, budget: int, rng: Random, error_rate: float = 0.0
-    ) -> None:
+    def __init__(self, info: RunnerInfo, max_model_len: int, budget: int, rng: Random, error_rate: float = 0.0) -> None:
         self.info = info
         self.max_model_len = max_model_len
         self.budget = budget
@@ -87,8 +86,9 @@ class SimulatedRunner:
         assert len(set(numbers)) == len(numbers), "a row computes twice in one step"
         readers = self._readers()
         result = StepResult(plan.step)
-        work = zip(numbers, plan.work.positions.tolist(), plan.work.n_tokens.tolist(), plan.work.samples.tolist())
-        for number, position, n_tokens, samples in work:
+        work = plan.work
+        sizes = zip(numbers, work.positions.tolist(), work.n_tokens.tolist(), work.samples.tolist(), strict=True)
+        for number, position, n_tokens, samples in sizes:
             result.rows.append(self._compute(number, position, n_tokens, samples, readers))
         self._in_flight.append(([self.rows[number] for number in numbers], result))
 
@@ -137,8 +137,8 @@ class SimulatedRunner:
         self.n_computed += n_tokens
         tokens = self._sample(row, covered) if samples else []
         if self._rng.random() < self.error_rate:  # the row's next step may be in flight: its state goes on
-            return RowResult(row=number, tokens=[], error="non-finite logits")  # type: ignore[arg-type]
-        return RowResult(row=number, tokens=tokens)  # type: ignore[arg-type]
+            return RowResult(Row(number), [], error="non-finite logits")
+        return RowResult(Row(number), tokens)
 
     def _sample(self, row: SimulatedRow, covered: int) -> list[int]:
         """Draw 1..k tokens; the KV of all but the last is computed as they are accepted."""

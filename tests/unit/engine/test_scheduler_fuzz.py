@@ -3,8 +3,8 @@
 from random import Random
 
 import pytest
-
 from tests.unit.engine.driving import VOCAB_SIZE, Client, Drive
+
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import Wants
 from tribar.engine.config import Allocator, Batching, SchedulerConfig
@@ -85,7 +85,7 @@ def one_event(rng: Random, drive: Drive, stems: list[list[int]]) -> None:
 @pytest.mark.parametrize("batching", ["continuous", "dynamic", "static"])
 def test_any_mixture_ends_with_everything_free(batching: Batching, allocator: Allocator, depth: int, k: int) -> None:
     """BUG-025: no leak, no double free, no shared writable block, no foreign token, whatever happens."""
-    for seed in range(6):
+    for seed in range(8):
         rng = Random(f"{batching} {allocator} {depth} {k} {seed}")
         drive = random_drive(rng, batching, allocator, depth, k)
         stems = [[rng.randrange(VOCAB_SIZE) for _ in range(30)] for _ in range(3)]

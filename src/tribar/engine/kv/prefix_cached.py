@@ -103,7 +103,11 @@ class PrefixCachedKv:
         locks: dict[Node, int] = {}
         owned: list[BlockId] = []
         for sequence in holders:
-            owned += _private_blocks(sequence)
+            private = _private_blocks(sequence)
+            owned += private
+            n_published = _node(sequence).depth - sequence.n_duplicates
+            assert len(private) == len(sequence.block_ids) - n_published, "duplicates are miscounted"
+            assert _node(sequence).depth * self._block_size <= len(sequence.ids), "unknown tokens are published"
             for node in path(_node(sequence)):
                 locks[node] = locks.get(node, 0) + 1
                 assert node.key == sequence.block_key(node.depth - 1, self._block_size), "foreign tokens on a path"

@@ -83,9 +83,9 @@ class RadixTree:
         return n
 
     def lock(self, node: Node) -> None:
-        """Protect the path to ``node`` for one more holder."""
+        """Protect the path to ``node``, which must be attached, for one more holder."""
         for step in path(node):
-            if step.n_locks == 0 and step.is_attached:
+            if step.n_locks == 0:
                 self.n_evictable -= 1
             step.n_locks += 1
 
