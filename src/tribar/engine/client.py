@@ -124,6 +124,9 @@ class EngineClient:
             self._down_because = error.message
             if self._card is not None:
                 _log.warning("the engine is gone: %s", error.message)
+        except asyncio.CancelledError:
+            self._down_because = "its client was stopped"
+            raise
         finally:
             was_ready = self._card is not None
             self._connection = None

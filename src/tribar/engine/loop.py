@@ -90,6 +90,8 @@ class EngineLoop:
         now_s = self._clock()
         if timeout_s != 0:
             started_s = now_s  # waiting for work is not part of any step
+        if self._stop_at_s < math.inf:
+            self._scheduler.drain()
         for key, message in messages:
             self._handle(key, message, now_s)
         self._sessions.deliver(self._ended_by_clock(now_s))
@@ -110,9 +112,8 @@ class EngineLoop:
             return None
         now_s = self._clock()
         wakeup_s = self._scheduler.wakeup_s(now_s)
-        # Deadlines of waiting requests are checked once per stats interval at the latest.
-        due_s = min(now_s + self._stats_every_s, self._stop_at_s, math.inf if wakeup_s is None else wakeup_s)
-        return max(0.0, due_s - now_s)
+        until_s = min(math.inf if wakeup_s is None else wakeup_s, self._stop_at_s - now_s)
+        return None if until_s == math.inf else max(0.0, until_s)
 
     def _handle(self, key: int, message: ToEngine | None, now_s: float) -> None:
         match message:
@@ -136,7 +137,6 @@ class EngineLoop:
         if not self._sessions.owns(key, submit.uid):
             return
         try:
-            self._sessions.check_unused(submit.uid)
             check_ids(submit, self._vocab_size)
             self._scheduler.add(submit, now_s)
         except TribarError as error:
@@ -148,8 +148,6 @@ class EngineLoop:
     def _ended_by_clock(self, now_s: float) -> list[Output]:
         """Terminals of passed deadlines and, once the grace of a stop is over, of everything."""
         outputs = self._scheduler.expire(now_s)
-        if self._stop_at_s < math.inf:
-            self._scheduler.drain()
         if now_s >= self._stop_at_s:
             expired = {output.uid for output in outputs}
             for uid in self._sessions.open_uids():

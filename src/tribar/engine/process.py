@@ -94,6 +94,7 @@ def _give_up(message: str, exit_code: int) -> int:
 
 
 def _run() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the loop runs there is nothing to drain
     try:
         return main()
     except Exception:

@@ -2,7 +2,7 @@
 
 import logging
 
-from tribar.core.errors import InvalidRequest, TribarError
+from tribar.core.errors import TribarError
 from tribar.core.ids import Uid
 from tribar.core.requests import ModelCard
 from tribar.wire.channel import EngineEndpoint
@@ -57,11 +57,6 @@ class Sessions:
         _log.error("client %d spoke about %s, which is not its own: hanging up", key, uid)
         self._endpoint.drop(key)
         return False
-
-    def check_unused(self, uid: Uid) -> None:
-        """Raise ``InvalidRequest`` when a request with this uid is open."""
-        if uid in self._open[uid.client]:
-            raise InvalidRequest(f"request {uid.counter} of this client is already running", param="uid")
 
     def open(self, uid: Uid) -> None:
         """The scheduler has taken the request: from now on it is owed a terminal."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -58,22 +59,32 @@ class Rig:
     observer: Recorder
     task: asyncio.Task[None]
     key: int = 0
+    pending: deque[tuple[int, ToEngine | None]] = field(default_factory=deque)
 
-    async def polled(self) -> list[tuple[int, ToEngine | None]]:
-        return await asyncio.to_thread(self.endpoint.poll, 10.0)
+    async def received(self) -> tuple[int, ToEngine | None]:
+        """The next thing that came in."""
+        while not self.pending:
+            self.pending.extend(await asyncio.to_thread(self.endpoint.poll, 10.0))
+        return self.pending.popleft()
 
     async def message(self) -> ToEngine:
-        """The one message that came in."""
-        [(key, message)] = await self.polled()
+        """The next message of the client."""
+        key, message = await self.received()
         assert key == self.key
         assert message is not None
         return message
 
     async def say_ready(self, card: ModelCard = CARD) -> None:
-        [(self.key, message)] = await self.polled()
+        self.key, message = await self.received()
         assert isinstance(message, Hello)
         self.endpoint.send(self.key, Ready(card))
         await self.client.wait_ready()
+
+    async def assert_nothing_was_sent(self) -> None:
+        """The next message is that of a further request, asked for now; so nothing else is on its way."""
+        answering = asyncio.create_task(collect(self.client, request()))
+        self.answer((await self.submitted()).uid, "", finished(1))
+        await answering
 
     async def submitted(self) -> Submit:
         message = await self.message()

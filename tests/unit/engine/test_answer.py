@@ -7,7 +7,7 @@ from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason, Delta, Finish, FinishReason, GenerateRequest, Timing, Usage
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs
 from tribar.engine.answer import Answer
-from tribar.wire.messages import Aborted, Failed, Output
+from tribar.wire.messages import Aborted, Failed, Output, Terminal
 
 UID = Uid(0, 0)
 
@@ -90,11 +90,12 @@ def test_stop_strings_are_not_looked_for_below_min_tokens() -> None:
 
 
 def test_nothing_after_a_match_counts_whatever_the_terminal() -> None:
-    for terminal, timing in [
+    cases: list[tuple[Terminal, Timing]] = [
         (finished(9), TIMING),
         (Failed("Internal", "non-finite logits"), Timing()),
         (Aborted(AbortReason.DEADLINE, 2, 9, TIMING), TIMING),
-    ]:
+    ]
+    for terminal, timing in cases:
         answer = Answer(request(stop=("b",)), byte_text())
         answer.push(Output(UID, list(b"abc")))
         answer.push(Output(UID, list(b"def")))

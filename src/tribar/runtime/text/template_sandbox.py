@@ -104,6 +104,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Besides Jinja's own rules: no methods that pad."""
         return attr not in _PADDING_METHODS and super().is_safe_attribute(obj, attr, value)
 
+    def unsafe_undefined(self, obj: object, attribute: str) -> jinja2.Undefined:
+        """What a forbidden attribute evaluates to: an error at once for Python's internals, else undefined."""
+        if attribute.startswith("_"):
+            raise SecurityError(f"access to attribute {attribute!r} is not allowed in a template")
+        return super().unsafe_undefined(obj, attribute)
+
     def wrap_str_format(self, value: object) -> Callable[..., str] | None:
         """Refuse ``str.format`` with a wide field; else Jinja's own wrapper."""
         wrapped = super().wrap_str_format(value)

@@ -55,7 +55,7 @@ def _top_k(scaled: Tensor, filters: Filters) -> Tensor:
 
 def _top_p(scaled: Tensor, weights: Tensor, top_p: Tensor) -> Tensor:
     """True for the shortest prefix, by (-score, id), whose weight reaches ``top_p`` of the whole."""
-    order = scaled.sort(-1, descending=True, stable=True).indices
+    order = torch.sort(scaled, dim=-1, descending=True, stable=True).indices
     cumulative = weights.gather(-1, order).cumsum(-1)
     target = (top_p * cumulative[:, -1:]).masked_fill(top_p >= 1.0, float("inf"))
     before = torch.cat([torch.full_like(target, float("-inf")), cumulative[:, :-1]], -1)

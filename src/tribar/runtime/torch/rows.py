@@ -20,13 +20,17 @@ from tribar.runtime.torch.transfer import upload
 
 @dataclass(slots=True)
 class RowState:
-    """What the host knows of an occupied row. ``n_ids`` counts tokens that are still being drawn too."""
+    """What the host knows of an occupied row. ``n_ids`` counts tokens that are still being drawn too.
+
+    ``error`` is set once a step of the row has failed; the sequence gains nothing from then on.
+    """
 
     n_prompt: int
     n_ids: int
     sampling: SamplingParams
     wants: Wants
     n_blocks: int = 0
+    error: str = ""
 
 
 class Rows:
@@ -36,7 +40,14 @@ class Rows:
     """
 
     def __init__(
-        self, *, max_rows: int, max_model_len: int, block_size: int, sink_block: int, vocab_size: int, device: torch.device
+        self,
+        *,
+        max_rows: int,
+        max_model_len: int,
+        block_size: int,
+        sink_block: int,
+        vocab_size: int,
+        device: torch.device,
     ) -> None:
         self.padding_row = max_rows
         self._max_model_len = max_model_len

@@ -178,9 +178,9 @@ class TorchRunner:
         if last:
             step.normed = model.final_norm(hidden[upload(np.array(last, dtype=np.int64), device)])
             step.logits = model.logits(step.normed)
-        for i, (item, wants) in enumerate(zip(step.items, step.wants, strict=True)):
-            if wants.prompt_logprobs is not None:
-                scored = self._score_prompt(item, hidden, wants.prompt_logprobs)
+        for i, (item, state) in enumerate(zip(step.items, step.states, strict=True)):
+            if state.wants.prompt_logprobs is not None:
+                scored = self._score_prompt(item, hidden, state.wants.prompt_logprobs)
                 if scored is not None:
                     step.prompt_scores[i] = scored
 
@@ -204,4 +204,4 @@ def _new_step(number: int, items: list[Item], rows: Rows) -> Step:
         for item, state in zip(items, states, strict=True)
         if item.is_sampled
     ]
-    return Step(number, items, [state.wants for state in states], sampled)
+    return Step(number, items, states, sampled)

@@ -88,7 +88,8 @@ def _biased(scores: Tensor, sampled: list[Sampled]) -> Tensor:
         return scores
     places = upload(np.array([(i, token_id) for i, token_id, _ in entries], dtype=np.int64).T, scores.device)
     biases = upload(np.array([bias for _, _, bias in entries], dtype=np.float64), scores.device)
-    return scores.index_put((places[0], places[1]), biases, accumulate=True)
+    scores.index_put_((places[0], places[1]), biases, accumulate=True)
+    return scores
 
 
 def _penalized(scores: Tensor, sampled: list[Sampled], ids: Tensor) -> Tensor:
@@ -108,7 +109,8 @@ def _penalized(scores: Tensor, sampled: list[Sampled], ids: Tensor) -> Tensor:
         torch.zeros_like(scores).scatter_add_(1, history, counted.double()) for counted in (is_held, is_output)
     )
     repeated = torch.where(scores > 0, scores / repetition, scores * repetition)
-    return torch.where(n_held > 0, repeated, scores) - (frequency * n_output + presence * (n_output > 0))
+    penalty = frequency * n_output + presence * (n_output > 0)
+    return torch.where(n_held > 0, repeated, scores).sub_(penalty)
 
 
 def _forbidden(scores: Tensor, sampled: list[Sampled]) -> Tensor:

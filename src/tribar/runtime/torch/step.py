@@ -1,5 +1,6 @@
 """One step in flight: what was computed, on the device, and how it becomes a ``StepResult``."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -8,10 +9,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from tribar.core.ids import Row
-from tribar.core.sampling.params import TokenLogprobs, Wants
 from tribar.runtime.runner import RowResult, StepResult
 from tribar.runtime.torch.layout import Item
 from tribar.runtime.torch.logprobs import Scored, read, score
+from tribar.runtime.torch.rows import RowState
 from tribar.runtime.torch.sampler import ALL_FORBIDDEN, NOT_FINITE, Mask, Sampled, sample
 from tribar.runtime.torch.transfer import HostCopy, upload
 
@@ -25,7 +26,7 @@ Arrays = list[npt.NDArray[np.generic]]
 
 @dataclass(slots=True)
 class Step:
-    """``items`` and ``wants`` are in the plan's order; ``sampled`` rows keep that order.
+    """``items`` and their rows' ``states`` are in the plan's order; ``sampled`` rows keep that order.
 
     ``logits`` [n_sampled, vocab] and ``normed`` [n_sampled, hidden_size] are None when nobody draws.
     ``prompt_scores`` belong to the items that scored prompt tokens.
@@ -33,7 +34,7 @@ class Step:
 
     number: int
     items: Sequence[Item]
-    wants: Sequence[Wants]
+    states: Sequence[RowState]
     sampled: Sequence[Sampled]
     logits: Tensor | None = None
     normed: Tensor | None = None
@@ -66,11 +67,13 @@ class Step:
             arrays = self._read_hidden(results, arrays)
             for i, token, error in zip(self._sampled_items(), tokens.tolist(), errors.tolist(), strict=True):
                 results[i].tokens = [token]
-                if error:
-                    results[i] = RowResult(results[i].row, [], error=MESSAGES[error])
+                self.states[i].error = self.states[i].error or MESSAGES.get(error, "")
         for i in self.prompt_scores:
-            _read_prompt(results[i], arrays[:4], self.wants[i].prompt_logprobs or 0)
+            self._read_prompt(results, arrays[:4], i)
             arrays = arrays[4:]
+        for i, state in enumerate(self.states):
+            if state.error:
+                results[i] = RowResult(results[i].row, [], error=state.error)
         return StepResult(self.number, results)
 
     def _sampled_items(self) -> list[int]:
@@ -78,11 +81,11 @@ class Step:
 
     def _wanting_logprobs(self) -> list[tuple[int, int]]:
         """(place among the sampled, k) of the rows that want them."""
-        wants = [self.wants[i] for i in self._sampled_items()]
+        wants = [self.states[i].wants for i in self._sampled_items()]
         return [(j, want.logprobs) for j, want in enumerate(wants) if want.logprobs is not None]
 
     def _wanting_hidden(self) -> list[int]:
-        return [j for j, i in enumerate(self._sampled_items()) if self.wants[i].hidden]
+        return [j for j, i in enumerate(self._sampled_items()) if self.states[i].wants.hidden]
 
     def _logprobs(self, logits: Tensor, tokens: Tensor) -> list[Tensor]:
         wanting = self._wanting_logprobs()
@@ -115,13 +118,9 @@ class Step:
             results[items[j]].hidden = arrays[0][place].astype(np.float32)
         return arrays[1:]
 
-
-def _read_prompt(result: RowResult, arrays: Arrays, k: int) -> None:
-    if result.error:
-        return
-    scored: list[TokenLogprobs] = [read(arrays, i, k) for i in range(len(arrays[0]))]
-    if any(entry.logprob != entry.logprob for entry in scored):  # NaN
-        result.tokens, result.logprobs, result.hidden = [], None, None
-        result.error = MESSAGES[NOT_FINITE]
-    else:
-        result.prompt_logprobs = scored
+    def _read_prompt(self, results: list[RowResult], arrays: Arrays, i: int) -> None:
+        state = self.states[i]
+        scored = [read(arrays, place, state.wants.prompt_logprobs or 0) for place in range(len(arrays[0]))]
+        results[i].prompt_logprobs = scored
+        if any(math.isnan(entry.logprob) for entry in scored):
+            state.error = state.error or MESSAGES[NOT_FINITE]

@@ -26,8 +26,7 @@ class HostCopy:
         if any(tensor.is_cuda for tensor in tensors):
             pinned = [torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in tensors]
             self._tensors = [host.copy_(t, non_blocking=True) for host, t in zip(pinned, tensors, strict=True)]
-            self._event = torch.cuda.Event()
-            self._event.record()
+            self._event = torch.cuda.current_stream().record_event()
 
     def wait(self) -> list[npt.NDArray[np.generic]]:
         """The contents, in order; blocks until the copies are done."""
