@@ -1,8 +1,9 @@
 """Models from the Hugging Face Hub, through ``huggingface_hub`` and its own cache (optional extra ``[hf]``)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
@@ -75,12 +76,26 @@ def _fetch(hub: ModuleType, repository: str, file: str | None, progress: Progres
             result.set_exception(error)
 
     # A daemon, so that Ctrl-C ends the process; the library resumes what is left over.
-    Thread(target=run, name="tribar-hub", daemon=True).start()
-    while not wait([result], POLL_INTERVAL_S).done:
-        progress(min(_size(blobs) - before_bytes, total_bytes), total_bytes)
+    with _quiet(hub):
+        Thread(target=run, name="tribar-hub", daemon=True).start()
+        while not wait([result], POLL_INTERVAL_S).done:
+            progress(min(_size(blobs) - before_bytes, total_bytes), total_bytes)
     path = result.result()
     progress(total_bytes, total_bytes)
     return path
+
+
+@contextmanager
+def _quiet(hub: ModuleType) -> Iterator[None]:
+    """Without the library's own progress bars, which would write over the caller's."""
+    if hub.utils.are_progress_bars_disabled():
+        yield
+        return
+    hub.utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        hub.utils.enable_progress_bars()
 
 
 def _snapshot(
@@ -102,20 +117,22 @@ def _patterns(repository: str, file: str | None, names: Sequence[str]) -> tuple[
     top = [name for name in names if "/" not in name]
     if file is not None:
         if file not in names:
-            raise NotFound(f"hf:{repository} has no file {file}{_offer(names)}", param="model")
+            raise NotFound(f"hf:{repository} has no file {file}: {_offer(repository, names)}", param="model")
         return (_shards_pattern(file),)
     if any(name.endswith(".safetensors") for name in top):
         return _SAFETENSORS_PATTERNS
     models = sorted({_shards_pattern(name) for name in top if name.endswith(".gguf")})
     if len(models) == 1:
         return (models[0],)
-    trouble = "has several GGUF models: write" if models else "has no safetensors or GGUF model beside its README"
-    raise InvalidRequest(f"hf:{repository} {trouble}{_offer(names)}", param="model")
+    trouble = "several GGUF models" if models else "no safetensors or GGUF model at its top"
+    raise InvalidRequest(f"hf:{repository} has {trouble}: {_offer(repository, names)}", param="model")
 
 
-def _offer(names: Sequence[str]) -> str:
+def _offer(repository: str, names: Sequence[str]) -> str:
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
-    return f" hf:owner/name/FILE with FILE one of {', '.join(ggufs[:8])}" if ggufs else ""
+    if not ggufs:
+        return "choose another repository, or convert it to one of these formats"
+    return f"write hf:{repository}/FILE with FILE one of {', '.join(ggufs[:8])}"
 
 
 def _shards_pattern(file: str) -> str:

@@ -13,6 +13,9 @@ from tribar.runtime.sources.progress import POLL_INTERVAL_S
 _NETWORK_WORDS = ("connection broken by", "connectionerror", "connection error", "name resolution", "timed out",
                   "proxyerror", "sslerror", "http error 5")  # fmt: skip
 
+_OPTIONS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--progress-bar=off",
+            "--disable-pip-version-check")  # fmt: skip
+
 
 def download_wheel(requirement: str, folder: Path, max_bytes: int, on_bytes: Callable[[int], None]) -> Path:
     """Download ``requirement`` (``name`` or ``name==version``) into the new directory ``folder``; returns the wheel.
@@ -27,8 +30,7 @@ def download_wheel(requirement: str, folder: Path, max_bytes: int, on_bytes: Cal
         )
     target, scratch = folder / "wheel", folder / "scratch"
     scratch.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
-               "--disable-pip-version-check", "--no-input", "--progress-bar=off", f"--dest={target}", requirement]  # fmt: skip
+    command = [sys.executable, "-m", "pip", "download", *_OPTIONS, f"--dest={target}", requirement]
     # pip streams into its temporary directory and moves the file at the end, so that is where to look.
     environment = os.environ | {"TMPDIR": str(scratch), "LC_ALL": "C.UTF-8"}
     exit_code, output = _run(command, environment, lambda: _watch(requirement, folder, max_bytes, on_bytes))
@@ -59,7 +61,7 @@ def _run(command: list[str], environment: dict[str, str], each_poll: Callable[[]
 
 def _watch(requirement: str, folder: Path, max_bytes: int, on_bytes: Callable[[int], None]) -> None:
     """Report the largest file: pip's copies of one download come and go beside each other."""
-    n_bytes = max((_size(path) for path in folder.rglob("*")), default=0)
+    n_bytes = max((_size(Path(at) / name) for at, _, names in os.walk(folder) for name in names), default=0)
     if n_bytes > max_bytes:
         raise BadModelFile(f"{requirement}: the wheel is larger than {max_bytes} bytes, which is refused")
     on_bytes(n_bytes)

