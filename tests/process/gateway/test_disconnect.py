@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterable, Iterator
 
 import pytest
-
 from tests.process.gateway.served import post, read_all, read_until, serve
+
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.requests import Delta, GenerateRequest, Prepared
 from tribar.gateway.config import GatewayConfig

@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-
 from tests.process.gateway.served import Served, post, read_all, read_until, serve
+
 from tribar.core.errors import Unavailable
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.requests import ModelCard
@@ -33,7 +33,7 @@ def exchange(served: Served, request: bytes) -> tuple[int, dict[str, str], bytes
     lines = head.decode("latin-1").split("\r\n")
     pairs = [line.split(": ", 1) for line in lines[1:]]
     assert len({name for name, _ in pairs}) == len(pairs), lines
-    return int(lines[0].split()[1]), dict(pairs), body  # type: ignore[arg-type]
+    return int(lines[0].split()[1]), dict(pairs), body
 
 
 def get(path: str, method: str = "GET", *headers: str) -> bytes:
@@ -55,7 +55,14 @@ def test_stream_headers(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("sent", "is_kept"),
-    [(b"a", True), (b"x" * 128, True), (b"x" * 129, False), (b"x" * 20_000, False), ("💥".encode(), False), (b"", False)],
+    [
+        (b"a", True),
+        (b"x" * 128, True),
+        (b"x" * 129, False),
+        (b"x" * 20_000, False),
+        ("💥".encode(), False),
+        (b"", False),
+    ],
 )
 def test_request_id(served: Served, sent: bytes, is_kept: bool) -> None:
     """BUG-016: sanitised, and echoed exactly once (``exchange`` refuses a header that comes twice)."""
@@ -68,10 +75,13 @@ def test_request_id(served: Served, sent: bytes, is_kept: bool) -> None:
 
 async def test_equal_request_ids_in_flight(served: Served) -> None:
     """BUG-016: both finish, with ids of their own."""
-    async with aiohttp.ClientSession(served.url, headers={"X-Request-Id": "a"}) as session:
-        async with session.post(CHAT, json=BODY) as one, session.post(CHAT, json=BODY) as two:
-            assert one.headers["X-Request-Id"] == two.headers["X-Request-Id"] == "a"
-            assert (await one.json())["id"] != (await two.json())["id"]
+    async with (
+        aiohttp.ClientSession(served.url, headers={"X-Request-Id": "a"}) as session,
+        session.post(CHAT, json=BODY) as one,
+        session.post(CHAT, json=BODY) as two,
+    ):
+        assert one.headers["X-Request-Id"] == two.headers["X-Request-Id"] == "a"
+        assert (await one.json())["id"] != (await two.json())["id"]
 
 
 def assert_problem(body: bytes) -> dict[str, Any]:
@@ -224,6 +234,14 @@ def test_bad_body(served: Served, name: str) -> None:
         assert "Traceback" not in assert_problem(body)["message"]
     assert min(seconds) < 0.1
     assert len(served.records) == n_records + 3
+
+
+def test_large_bodies_are_parsed_beside_the_loop(served: Served) -> None:
+    """BUG-086: above ``offload_bytes`` the answer, good or bad, is the same."""
+    padding = b" " * 80_000
+    for body, expected in ((json.dumps(BODY).encode(), 200), (b'{"model":', 400), (b'{"model":"none"}', 400)):
+        status, _, _ = exchange(served, post(CHAT, body + padding, "Connection: close"))
+        assert status == expected
 
 
 def test_request_smuggled_after_a_refused_body_is_not_run(served: Served) -> None:

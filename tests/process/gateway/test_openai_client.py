@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
-
 from tests.process.gateway.served import Served, post, read_until, serve
+
 from tribar.core.errors import InvalidRequest, Overloaded
 from tribar.core.fake_generator import FakeGenerator, Script, speak
 from tribar.core.requests import Delta, FinishReason, Prepared
@@ -31,12 +32,17 @@ def served(fake: FakeGenerator) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="unused", max_retries=0) as client:
+def client(served: Served) -> Iterator[Any]:
+    with connect(served) as client:
         yield client
 
 
-def test_models(client: openai.OpenAI) -> None:
+def connect(served: Served) -> Any:
+    """The client without its types: the tests send what the types forbid."""
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key="unused", max_retries=0)
+
+
+def test_models(client: Any) -> None:
     assert [model.id for model in client.models.list()] == ["fake"]
     assert client.models.retrieve("fake").owned_by == "tribar"
     with pytest.raises(openai.NotFoundError, match="served models: fake") as caught:
@@ -45,8 +51,8 @@ def test_models(client: openai.OpenAI) -> None:
     assert caught.value.param == "model"
 
 
-def test_chat(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.create(model="fake", messages=USER)  # type: ignore[call-overload]
+def test_chat(client: Any) -> None:
+    answer = client.chat.completions.create(model="fake", messages=USER)
     assert answer.object == "chat.completion"
     assert answer.id.startswith("chatcmpl-")
     assert answer.choices[0].message.content == TEXT
@@ -58,9 +64,9 @@ def test_chat(client: openai.OpenAI) -> None:
     assert answer.usage.prompt_tokens_details.cached_tokens == 3
 
 
-def test_chat_stream(client: openai.OpenAI) -> None:
+def test_chat_stream(client: Any) -> None:
     """BUG-006, BUG-007: one finish, usage null before its own chunk, text equal to the whole answer's."""
-    stream = client.chat.completions.create(  # type: ignore[call-overload]
+    stream = client.chat.completions.create(
         model="fake", messages=USER, stream=True, stream_options={"include_usage": True}
     )
     chunks = list(stream)
@@ -74,39 +80,37 @@ def test_chat_stream(client: openai.OpenAI) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def test_chat_stream_without_usage(client: openai.OpenAI) -> None:
+def test_chat_stream_without_usage(client: Any) -> None:
     for options in (None, {}, {"include_usage": False}, {"include_usage": None}):
-        stream = client.chat.completions.create(  # type: ignore[call-overload]
-            model="fake", messages=USER, stream=True, stream_options=options
-        )
+        stream = client.chat.completions.create(model="fake", messages=USER, stream=True, stream_options=options)
         chunks = list(stream)
         assert all(chunk.choices and chunk.usage is None for chunk in chunks)
 
 
-def test_chat_logprobs(client: openai.OpenAI) -> None:
+def test_chat_logprobs(client: Any) -> None:
     """BUG-015: raw bytes of split characters; k distinct alternatives; whole and streamed agree."""
     asked = {"model": "fake", "messages": USER, "logprobs": True, "top_logprobs": 5}
-    whole = client.chat.completions.create(**asked).choices[0].logprobs.content  # type: ignore[call-overload]
+    whole = client.chat.completions.create(**asked).choices[0].logprobs.content
     assert bytes(byte for token in whole for byte in token.bytes).decode() == TEXT
     assert all(len({tuple(top.bytes) for top in token.top_logprobs}) == 5 for token in whole)
     assert all(token.logprob <= 0 for token in whole)
-    chunks = client.chat.completions.create(**asked, stream=True)  # type: ignore[call-overload]
+    chunks = client.chat.completions.create(**asked, stream=True)
     streamed = [token for chunk in chunks if (lp := chunk.choices[0].logprobs) for token in lp.content]
     assert streamed == whole
 
 
-def test_completion_logprobs(client: openai.OpenAI) -> None:
+def test_completion_logprobs(client: Any) -> None:
     asked = {"model": "fake", "prompt": "x", "logprobs": 2}
-    whole = client.completions.create(**asked).choices[0].logprobs  # type: ignore[call-overload]
+    whole = client.completions.create(**asked).choices[0].logprobs
     assert whole.tokens[:3] == ["H", "e", "l"]
     assert whole.tokens[-1].startswith("bytes:\\x")
     assert whole.text_offset[-4:] == [len(TEXT) - 1, len(TEXT), len(TEXT), len(TEXT)]
     assert [len(top) for top in whole.top_logprobs] == [2] * len(whole.tokens)
-    chunks = list(client.completions.create(**asked, stream=True))  # type: ignore[call-overload]
+    chunks = list(client.completions.create(**asked, stream=True))
     assert [o for c in chunks if (lp := c.choices[0].logprobs) for o in lp.text_offset] == whole.text_offset
 
 
-def test_several_prompts_and_choices(client: openai.OpenAI, fake: FakeGenerator) -> None:
+def test_several_prompts_and_choices(client: Any, fake: FakeGenerator) -> None:
     """Choice i of prompt p has index p * n + i; choice 0 keeps the seed, the others derive theirs."""
     fake.requests.clear()
     answer = client.completions.create(model="fake", prompt=["a", "bcd"], n=3, seed=7)
@@ -117,7 +121,7 @@ def test_several_prompts_and_choices(client: openai.OpenAI, fake: FakeGenerator)
     assert answer.usage.prompt_tokens == 1 + 3
     assert answer.usage.completion_tokens == 6 * len(TEXT.encode())
     stream = client.completions.create(model="fake", prompt=[[1], [2, 3]], n=2, stream=True)
-    texts = {i: "" for i in range(4)}
+    texts = dict.fromkeys(range(4), "")
     finishes = []
     for chunk in stream:
         texts[chunk.choices[0].index] += chunk.choices[0].text
@@ -133,27 +137,26 @@ def test_choice_seeds_reach_the_generator() -> None:
         seeds.append(prepared.request.sampling.seed)
         return iter(speak("x")(prepared))  # type: ignore[arg-type]
 
-    with serve(fake=FakeGenerator(script)) as served, openai.OpenAI(base_url=f"{served.url}/v1", api_key="-") as client:
-        client.chat.completions.create(model="fake", messages=USER, n=3, seed=-1)  # type: ignore[call-overload]
+    with serve(fake=FakeGenerator(script)) as served, connect(served) as client:
+        client.chat.completions.create(model="fake", messages=USER, n=3, seed=-1)
     assert seeds == [2**64 - 1, choice_seed(2**64 - 1, 1), choice_seed(2**64 - 1, 2)]
 
 
 async def test_async_clients_in_parallel(served: Served) -> None:
+    client: Any
     async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="-") as client:
 
         async def one() -> str:
-            stream = await client.chat.completions.create(model="fake", messages=USER, stream=True)  # type: ignore[call-overload]
+            stream: Any = await client.chat.completions.create(model="fake", messages=USER, stream=True)
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
         assert await asyncio.gather(*(one() for _ in range(20))) == [TEXT] * 20
 
 
 def test_finish_by_length() -> None:
-    with serve(fake=FakeGenerator(speak("a", reason=FinishReason.LENGTH))) as served:
-        client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="-")
-        with client:
-            answer = client.completions.create(model="fake", prompt="x", max_tokens=1)
-            assert answer.choices[0].finish_reason == "length"
+    with serve(fake=FakeGenerator(speak("a", reason=FinishReason.LENGTH))) as served, connect(served) as client:
+        answer = client.completions.create(model="fake", prompt="x", max_tokens=1)
+        assert answer.choices[0].finish_reason == "length"
 
 
 def test_pings_are_invisible_to_clients() -> None:
@@ -172,8 +175,8 @@ def test_pings_are_invisible_to_clients() -> None:
         raw = served.connect(post("/v1/chat/completions", STREAM))
         head = read_until(raw, b": ping\n\n")
         assert b"data:" not in head
-        with openai.OpenAI(base_url=f"{served.url}/v1", api_key="-") as client:
-            stream = client.chat.completions.create(model="fake", messages=USER, stream=True)  # type: ignore[call-overload]
+        with connect(served) as client:
+            stream = client.chat.completions.create(model="fake", messages=USER, stream=True)
             served.call(gates[0].set)
             contents = [next(stream).choices[0].delta.content for _ in range(2)]
             seen = read_until(raw, b'"a"') + read_until(raw, b": ping\n\n")
@@ -182,7 +185,9 @@ def test_pings_are_invisible_to_clients() -> None:
         assert contents == ["", "a", "b", None]
         seen += read_until(raw, b"[DONE]\n\n")
         raw.close()
-        fields = {line.partition(b":")[0] for line in (head + seen).partition(b"\r\n\r\n")[2].split(b"\n") if b":" in line}
+        fields = {
+            line.partition(b":")[0] for line in (head + seen).partition(b"\r\n\r\n")[2].split(b"\n") if b":" in line
+        }
         assert fields == {b"", b"data"}
 
 
@@ -193,36 +198,39 @@ def test_error_after_the_first_token_raises(fake: FakeGenerator) -> None:
         yield next(iter(speak("a")(prepared)))  # type: ignore[misc]
         yield Overloaded("the engine died", retry_after_s=1)
 
-    with serve(bad=FakeGenerator(script), fake=fake) as served:
-        with openai.OpenAI(base_url=f"{served.url}/v1", api_key="-", max_retries=0) as client:
-            good = client.chat.completions.create(model="fake", messages=USER, stream=True)  # type: ignore[call-overload]
-            seen = []
-            with pytest.raises(openai.APIError, match="the engine died") as caught:
-                for chunk in client.chat.completions.create(model="bad", messages=USER, stream=True):  # type: ignore[call-overload]
-                    seen.append(chunk)
-            assert caught.value.type == "overloaded_error"
-            assert all(chunk.choices[0].finish_reason is None for chunk in seen)
-            assert "".join(chunk.choices[0].delta.content or "" for chunk in good) == TEXT
+    with serve(bad=FakeGenerator(script), fake=fake) as served, connect(served) as client:
+        good = client.chat.completions.create(model="fake", messages=USER, stream=True)
+        bad = client.chat.completions.create(model="bad", messages=USER, stream=True)
+        seen = [next(bad), next(bad)]
+        with pytest.raises(openai.APIError, match="the engine died") as caught:
+            next(bad)
+        assert caught.value.type == "overloaded_error"
+        assert [chunk.choices[0].finish_reason for chunk in seen] == [None, None]
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in good) == TEXT
     assert [(r.status, r.error) for r in served.records if r.error] == [(200, "Overloaded")]
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_error_before_the_first_token_has_its_status(is_streamed: bool) -> None:
     script: Script = lambda _: [Overloaded("full", retry_after_s=0.2)]  # noqa: E731
-    with serve(fake=FakeGenerator(script)) as served:
-        with openai.OpenAI(base_url=f"{served.url}/v1", api_key="-", max_retries=0) as client:
-            with pytest.raises(openai.InternalServerError) as caught:
-                client.chat.completions.create(model="fake", messages=USER, stream=is_streamed)  # type: ignore[call-overload]
+    with (
+        serve(fake=FakeGenerator(script)) as served,
+        connect(served) as client,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.chat.completions.create(model="fake", messages=USER, stream=is_streamed)
     assert caught.value.status_code == 503
     assert caught.value.response.headers["retry-after"] == "1"
 
 
 def test_foreign_errors_are_500_without_details(caplog: pytest.LogCaptureFixture) -> None:
     script: Script = lambda _: [ZeroDivisionError("secret")]  # noqa: E731
-    with serve(fake=FakeGenerator(script)) as served:
-        with openai.OpenAI(base_url=f"{served.url}/v1", api_key="-", max_retries=0) as client:
-            with pytest.raises(openai.InternalServerError) as caught:
-                client.completions.create(model="fake", prompt="x")
+    with (
+        serve(fake=FakeGenerator(script)) as served,
+        connect(served) as client,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.completions.create(model="fake", prompt="x")
     assert caught.value.status_code == 500
     assert "secret" not in caught.value.response.text
     assert "ZeroDivisionError: secret" in caplog.text

@@ -8,7 +8,7 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
-from tribar.gateway.openai.common import Call, Count, SharedFields, make_call, with_fields
+from tribar.gateway.openai.common import Call, Count, SharedFields, checked_max_tokens, make_call, with_fields
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
 
 _RESERVED_KWARGS = frozenset(
@@ -89,7 +89,7 @@ def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: 
         [_prompt(body)],
         card=card,
         wants=_wants(body),
-        max_tokens=_max_tokens(body),
+        max_tokens=_max_tokens(body, card),
         max_choices=max_choices,
         trace_id=trace_id,
     )
@@ -103,13 +103,15 @@ def _wants(body: ChatFields) -> Wants:
     return Wants()
 
 
-def _max_tokens(body: ChatFields) -> int | None:
+def _max_tokens(body: ChatFields, card: ModelCard) -> int | None:
     old, new = body.max_tokens, body.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise InvalidRequest(
             f"max_tokens {old} and max_completion_tokens {new} contradict each other", param="max_tokens"
         )
-    return old if new is None else new
+    if new is not None:
+        return checked_max_tokens(new, "max_completion_tokens", card)
+    return checked_max_tokens(old, "max_tokens", card)
 
 
 def _prompt(body: ChatFields) -> ChatPrompt:

@@ -106,10 +106,6 @@ def make_call(
     if len(prompts) * n > max_choices:
         field = "prompt" if len(prompts) > 1 else "n"
         raise InvalidRequest(f"{len(prompts)} prompts times n = {n} exceed {max_choices} choices", param=field)
-    if max_tokens is not None and max_tokens > card.max_model_len:
-        raise InvalidRequest(
-            f"max_tokens {max_tokens} exceeds the model's context of {card.max_model_len} tokens", param="max_tokens"
-        )
     if body.min_tokens and max_tokens is not None and body.min_tokens > max_tokens:
         raise InvalidRequest(f"min_tokens {body.min_tokens} exceeds max_tokens {max_tokens}", param="min_tokens")
     sampling = _sampling(body, card)
@@ -134,6 +130,13 @@ def make_call(
         for prompt in prompts
     )
     return Call(requests, n, bool(body.stream), include_usage)
+
+
+def checked_max_tokens(value: int | None, field: str, card: ModelCard) -> int | None:
+    """``value`` of ``field``. Raises ``InvalidRequest`` where not even an empty prompt would leave the room."""
+    if value is not None and value > card.max_model_len:
+        raise InvalidRequest(f"{field} {value} exceeds the context of {card.max_model_len} tokens", param=field)
+    return value
 
 
 def _include_usage(body: SharedFields) -> bool:

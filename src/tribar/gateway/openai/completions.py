@@ -7,7 +7,7 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import IdsPrompt, ModelCard, Prompt, TextPrompt
 from tribar.core.sampling.params import Wants
-from tribar.gateway.openai.common import Call, SharedFields, make_call, with_fields
+from tribar.gateway.openai.common import Call, SharedFields, checked_max_tokens, make_call, with_fields
 from tribar.gateway.openai.fields import COMPLETION_FIELDS, refuse_unsupported
 
 
@@ -34,7 +34,7 @@ def completion_call(body: CompletionFields, card: ModelCard, *, max_choices: int
         _prompts(body.prompt, card, max_choices),
         card=card,
         wants=Wants(logprobs=body.logprobs),
-        max_tokens=body.max_tokens,
+        max_tokens=checked_max_tokens(body.max_tokens, "max_tokens", card),
         max_choices=max_choices,
         trace_id=trace_id,
     )
