@@ -73,12 +73,15 @@ def chat(
     config: ServeConfig,
     url: Annotated[str | None, typer.Option(metavar="URL", help="Talk to a running server instead.")] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions that precede the talk.")] = None,
+    temperature: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, max=2, help="0 always says the likeliest.")
+    ] = 0.7,
     max_tokens: Annotated[int | None, typer.Option(metavar="INTEGER", min=1, help="Longest answer in tokens.")] = None,
 ) -> None:
     """Talk to MODEL in the terminal; questions may also come through a pipe, one a line."""
     from tribar.app.terminal import talk
 
-    raise typer.Exit(talk(config, url=url, system=system, max_tokens=max_tokens))
+    raise typer.Exit(talk(config, url=url, system=system, temperature=temperature, max_tokens=max_tokens))
 
 
 @cli.command()

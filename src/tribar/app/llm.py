@@ -1,11 +1,13 @@
 """``tribar.LLM``: the engine inside a Python program, for batches and single answers."""
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tribar.app.accelerator import read_accelerator
 from tribar.app.config import ServeConfig
 from tribar.app.local_engine import LocalEngine
 from tribar.app.machine import read_machine
@@ -72,7 +74,8 @@ class LLM:
 
     def _start(self, config: ServeConfig, progress: Progress) -> None:
         opened = open_model(config.model, progress)
-        resolved = resolve(config, read_machine(), opened.facts)
+        accelerator = read_accelerator(config.engine.device, os.environ)
+        resolved = resolve(config, read_machine(), opened.facts, accelerator)
         self._engine = LocalEngine(opened, resolved)
         self._card = self._engine.client.card()
         self._finalizer = weakref.finalize(self, self._engine.close)

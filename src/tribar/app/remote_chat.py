@@ -23,18 +23,30 @@ class RemoteChat:
     """
 
     def __init__(
-        self, url: str, model: str | None = None, *, max_tokens: int | None = None, timeout_s: float = 300.0
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        temperature: float = 1.0,
+        max_tokens: int | None = None,
+        timeout_s: float = 300.0,
     ) -> None:
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
             raise InvalidRequest(f"not a server's URL: {url!r}\ntry: --url http://127.0.0.1:8000", param="url")
         self._base = url.rstrip("/").removesuffix("/v1")
         self._timeout_s = timeout_s
+        self._temperature = temperature
         self._max_tokens = max_tokens
         self._model = model or self._first_model()
 
     def stream_chat(self, messages: Sequence[Message]) -> Generator[str, None, None]:
         """See ``ChatModel``."""
-        body: dict[str, object] = {"model": self._model, "messages": list(messages), "stream": True}
+        body: dict[str, object] = {
+            "model": self._model,
+            "messages": list(messages),
+            "stream": True,
+            "temperature": self._temperature,
+        }
         if self._max_tokens is not None:
             body["max_tokens"] = self._max_tokens
         with self._open("/v1/chat/completions", orjson.dumps(body)) as response:

@@ -13,13 +13,15 @@ from tribar.runtime.sources import DEFAULT_MODEL
 PROMPT = "> "
 
 
-def talk(config: ServeConfig, *, url: str | None, system: str | None, max_tokens: int | None) -> int:
+def talk(
+    config: ServeConfig, *, url: str | None, system: str | None, temperature: float, max_tokens: int | None
+) -> int:
     """Talk until the input ends; the exit code is 1 when a question failed.
 
     The prompt is only shown to a person: with a pipe on standard input, answers are the only output.
     """
     is_person = sys.stdin.isatty()
-    with _chat_model(config, url, max_tokens) as model:
+    with _chat_model(config, url, temperature, max_tokens) as model:
         if is_person:
             sys.stderr.write(HELP + "\n")
         read_line = _ask if is_person else _next_line
@@ -28,11 +30,13 @@ def talk(config: ServeConfig, *, url: str | None, system: str | None, max_tokens
 
 
 @contextlib.contextmanager
-def _chat_model(config: ServeConfig, url: str | None, max_tokens: int | None) -> Iterator[ChatModel]:
+def _chat_model(
+    config: ServeConfig, url: str | None, temperature: float, max_tokens: int | None
+) -> Iterator[ChatModel]:
     if url is not None:
         # A model that was not asked for is whatever the server has.
         name = None if config.model.model == DEFAULT_MODEL else config.model.model
-        yield RemoteChat(url, name, max_tokens=max_tokens)
+        yield RemoteChat(url, name, temperature=temperature, max_tokens=max_tokens)
         return
     from tribar.app.llm import LLM
     from tribar.app.local_chat import LocalChat
@@ -43,7 +47,7 @@ def _chat_model(config: ServeConfig, url: str | None, max_tokens: int | None) ->
     with llm:
         if not llm.card.has_chat_template:
             raise InvalidRequest(f"{config.model.model} has no chat template, so it cannot chat", param="model")
-        yield LocalChat(llm, max_tokens)
+        yield LocalChat(llm, temperature=temperature, max_tokens=max_tokens)
 
 
 def _ask() -> str | None:
