@@ -130,6 +130,24 @@ def test_static_row_stops_computing_at_the_longest_length() -> None:
     drive.run()
 
 
+def test_static_row_that_failed_holds_but_does_not_compute() -> None:
+    drive = drive_with("static")
+    bad = drive.add(0, [1], max_tokens=9)
+    drive.add(1, [2], max_tokens=5)
+    assert drive.plan() is not None
+    result = drive.runner.collect()
+    result.rows[0].tokens, result.rows[0].error = [], "non-finite logits"
+    for output in drive.scheduler.commit(drive.plans.popleft(), result, 0.0):
+        drive.clients[output.uid].receive(output)
+    assert bad.terminal
+    for _ in range(3):
+        plan = drive.step()
+        assert plan is not None
+        assert plan.work.rows.tolist() == [1]
+        assert plan.drop == ()
+    drive.run()
+
+
 def test_static_abort_of_everyone_frees_everything() -> None:
     drive = drive_with("static")
     clients = [drive.add(number, [number] * 5, max_tokens=20) for number in range(3)]
