@@ -52,8 +52,9 @@ def read_header(file: MappedFile) -> GGUFHeader:
             raise file.bad(start, f"key {key!r} occurs twice")
         metadata[key] = cursor.value(key)
     specs = [_tensor_spec(cursor) for _ in range(cursor.plausible(n_tensors, 24, "tensors"))]
-    data_start = _aligned(cursor.position, _alignment(file, metadata))
-    return GGUFHeader(metadata, _place(file, data_start, _alignment(file, metadata), specs))
+    alignment = _alignment(file, metadata)
+    data_start = -(-cursor.position // alignment) * alignment
+    return GGUFHeader(metadata, _place(file, data_start, alignment, specs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,6 @@ def _alignment(file: MappedFile, metadata: dict[str, object]) -> int:
     if isinstance(alignment, int) and 0 < alignment <= _MAX_ALIGNMENT and not alignment & (alignment - 1):
         return alignment
     raise BadModelFile(f"{file.path}: key 'general.alignment' is {str(alignment)[:80]}, not a power of 2 up to 16 MiB")
-
-
-def _aligned(position: int, alignment: int) -> int:
-    return -(-position // alignment) * alignment
 
 
 def _place(file: MappedFile, data_start: int, alignment: int, specs: list[_Spec]) -> dict[str, PlacedTensor]:
