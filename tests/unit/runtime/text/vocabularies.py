@@ -50,7 +50,11 @@ SNIPPETS = [
         "s>",
     ),
 ]
-PLAIN_TEXTS = st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=8), max_size=12).map("".join)
+PLAIN_TEXTS = (
+    st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=8), max_size=12)
+    .map("".join)
+    .filter(lambda text: not any(special in text for special in SPECIAL))
+)
 TYPED_TEXTS = st.lists(st.sampled_from([*SPECIAL, *SNIPPETS]) | st.text(max_size=6), max_size=12).map("".join)
 
 
