@@ -83,7 +83,7 @@ def test_a_stream_that_goes_wrong_is_an_error(server: Scripted, answer: bytes, m
 def test_a_refusal_says_why(server: Scripted) -> None:
     talk = chat(server)
     server.status, server.answer = 503, b'{"error": {"message": "too much to do"}}'
-    with pytest.raises(TribarError, match="^too much to do$"):
+    with pytest.raises(TribarError, match="too much to do"):
         list(talk.stream_chat(ASK))
     server.answer = b"<html>Bad Gateway</html>"
     with pytest.raises(TribarError, match="Bad Gateway"):
