@@ -13,7 +13,7 @@ from tribar.runtime.architectures.base import ModelDescription, tensor_names
 from tribar.runtime.architectures.names import gguf_names, hf_names, layer_prefix
 from tribar.runtime.architectures.registry import describe, is_gguf
 from tribar.runtime.architectures.shapes import tensor_shape
-from tribar.runtime.formats.base import TensorInfo, WeightFile
+from tribar.runtime.formats import TensorInfo, WeightFile, open_weights
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,8 +55,6 @@ def open_checkpoint(path: Path, max_model_len: int | None = None) -> Checkpoint:
     ``max_model_len`` settles ropes that depend on the length; None takes the checkpoint's own. Raises
     ``BadModelFile`` (the key or all wrong tensors in one message) or ``Unsupported``.
     """
-    from tribar.runtime.formats import open_weights
-
     weights = open_weights(path)
     try:
         return understand(weights, max_model_len)

@@ -137,6 +137,4 @@ def _checked(settings: Settings, description: ModelDescription) -> ModelDescript
             "attention heads",
             f"do not fit: {description.n_heads} query heads cannot share {description.n_kv_heads} key/value heads",
         )
-    if description.head_dim % 2 or not description.layers[0].rope.inv_freq:
-        raise settings.error("head_dim", f"is {description.head_dim}; rotary embedding needs an even number")
     return description

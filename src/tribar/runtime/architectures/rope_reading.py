@@ -36,8 +36,11 @@ def scaling_from_config(
         theta=parameters.number("rope_theta", low=1.001, default=default_theta),
         rotary_dim=int(head_dim * partial),
         context_length=context,
-        original_context_length=original.integer("original_max_position_embeddings", high=_MAX_LENGTH, default=context),
+        original_context_length=original.integer(
+            "original_max_position_embeddings", low=2, high=_MAX_LENGTH, default=context
+        ),
     )
+    _require_pairs(config, "head_dim", scaling)
     return _with_parameters(scaling, parameters)
 
 
@@ -81,12 +84,14 @@ def scaling_from_gguf(source: Source, head_dim: int, *, theta: float | None = No
     kind = meta.string("rope.scaling.type", default="linear" if legacy_factor != 1.0 else "none")
     rotary_dim = meta.integer("rope.dimension_count", low=2, high=head_dim, default=head_dim)
     is_longrope = kind == "longrope"
-    return RopeScaling(
+    scaling = RopeScaling(
         kind=_kind(meta, "default" if kind == "none" else kind),
         theta=meta.number("rope.freq_base", low=1.001, default=10_000.0) if theta is None else theta,
         rotary_dim=rotary_dim,
         context_length=context,
-        original_context_length=meta.integer("rope.scaling.original_context_length", high=_MAX_LENGTH, default=context),
+        original_context_length=meta.integer(
+            "rope.scaling.original_context_length", low=2, high=_MAX_LENGTH, default=context
+        ),
         factor=meta.number("rope.scaling.factor", low=1e-3, default=legacy_factor),
         attention_factor=meta.number("rope.scaling.attn_factor", default=1.0) if is_longrope else None,
         beta_fast=meta.number("rope.scaling.yarn_beta_fast", low=1e-3, default=32.0),
@@ -94,6 +99,16 @@ def scaling_from_gguf(source: Source, head_dim: int, *, theta: float | None = No
         short_factor=_factors(source, "rope_factors_short.weight", rotary_dim) if is_longrope else (),
         long_factor=_factors(source, "rope_factors_long.weight", rotary_dim) if is_longrope else (),
     )
+    _require_pairs(meta, "rope.dimension_count", scaling)
+    return scaling
+
+
+def _require_pairs(settings: Settings, key: str, scaling: RopeScaling) -> None:
+    """Dimensions are turned in pairs; the dynamic kind divides by their number less two."""
+    least = 4 if scaling.kind == "dynamic" else 2
+    if scaling.rotary_dim % 2 or scaling.rotary_dim < least:
+        trouble = f"gives {scaling.rotary_dim} rotary dimensions; it must be an even number of at least {least}"
+        raise settings.error(key, trouble)
 
 
 def gguf_rope(source: Source, scaling: RopeScaling) -> Rope:

@@ -32,9 +32,9 @@ def tokenizer_from_json(path: Path, config: Mapping[str, Any]) -> Tokenizer:
         described = orjson.loads(path.read_bytes())
         _harden(described, set(named_tokens(config).values()))
         backend = tokenizers.Tokenizer.from_buffer(orjson.dumps(described))
+        backend.add_tokens(list(_missing_tokens(backend, config)))
     except Exception as error:  # the library raises bare exceptions
         raise BadModelFile(f"{path}: not a usable tokenizer: {error}") from error
-    backend.add_tokens(list(_missing_tokens(backend, config)))
     spelling = _spelling(described)
     added = backend.get_added_tokens_decoder()
     table = _table(backend, added, spelling)

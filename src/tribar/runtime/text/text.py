@@ -1,8 +1,8 @@
 """Everything between text and ids for one model, loaded from its files."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import orjson
 
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
-from tribar.runtime.formats.base import WeightFile
+from tribar.runtime.formats import open_weights
 from tribar.runtime.text.chat_template import ChatTemplate
 from tribar.runtime.text.gguf_tokenizer import tokenizer_from_gguf
 from tribar.runtime.text.gguf_vocabulary import Vocabulary, read_vocabulary
@@ -63,10 +63,11 @@ class Text:
 def load_text(path: Path) -> Text:
     """From a ``.gguf`` file or a Hugging Face directory. Raises ``BadModelFile`` or ``Unsupported``."""
     if (path / "tokenizer.json").is_file():
-        return _text_from_directory(path)
+        with _well_formed(str(path)):
+            return _text_from_directory(path)
     if path.is_dir() and not any(path.glob("*.gguf")):
         raise BadModelFile(f"{path}: no tokenizer.json there: save the model's fast tokenizer into the directory")
-    weights: WeightFile = import_module("tribar.runtime.formats").open_weights(path)
+    weights = open_weights(path)
     try:
         return text_from_gguf(weights.metadata, str(path))
     finally:
@@ -75,13 +76,23 @@ def load_text(path: Path) -> Text:
 
 def text_from_gguf(metadata: Mapping[str, Any], path: str) -> Text:
     """From a GGUF file's metadata; ``path`` is for messages. Raises ``BadModelFile`` or ``Unsupported``."""
-    vocabulary = read_vocabulary(metadata, path)
+    with _well_formed(path):
+        vocabulary = read_vocabulary(metadata, path)
     tokenizer = tokenizer_from_gguf(metadata, vocabulary, path)
     sources = {
         name: metadata.get(key)
         for name, key in (("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use"))
     }
     return Text(tokenizer, _template(sources, _gguf_named_tokens(vocabulary), path), vocabulary.end_ids)
+
+
+@contextmanager
+def _well_formed(path: str) -> Iterator[None]:
+    """Values of a type that their key does not have, in files that others wrote, are the files' fault."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BadModelFile(f"{path}: malformed tokenizer or model configuration: {error!r}") from error
 
 
 def _text_from_directory(path: Path) -> Text:
@@ -111,6 +122,8 @@ def _template(sources: Mapping[str, Any], named: Mapping[str, str], path: str) -
     source, tool_source = sources.get("default"), sources.get("tool_use")
     if source is None:
         return None
+    if not isinstance(source, str) or not isinstance(tool_source, str | None):
+        raise BadModelFile(f"{path}: the chat template is not a text")
     try:
         return ChatTemplate(source, special_tokens=named, tool_source=tool_source)
     except BadModelFile as error:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tribar.core.errors import Internal
 from tribar.runtime.architectures.base import ModelDescription
 from tribar.runtime.torch.device import Placement
 from tribar.runtime.torch.transfer import upload
@@ -53,7 +54,11 @@ class KvCache:
         return exported
 
     def load(self, blocks: npt.NDArray[np.int32], contents: npt.NDArray[np.generic]) -> None:
-        """Write what ``export`` gave."""
+        """Write what ``export`` gave. Raises ``Internal`` for anything else."""
+        n_layers, sides, _, *rest = self.memory.shape
+        expected = (n_layers, sides, len(blocks), *rest)
+        if contents.shape != expected or contents.dtype != _RAW_TYPES[self.memory.dtype][1]:
+            raise Internal(f"imported KV is {contents.dtype} {contents.shape}, this runner's would be {expected}")
         raw = upload(contents, self._device).view(self.memory.dtype)
         self.memory.index_copy_(2, upload(blocks.astype(np.int64), self._device), raw)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tribar.core.errors import Internal, Unsupported
 from tribar.core.sampling.params import SamplingParams, Wants
+from tribar.core.sampling.reference import GREEDY_BELOW
 from tribar.runtime.runner import AddRow, StepPlan
 from tribar.runtime.torch.transfer import upload
 
@@ -102,6 +103,8 @@ class Rows:
             raise Internal(f"row {row} was given {len(ids)} ids; the model takes 1 to {self._max_model_len}")
         if ids.min() < 0 or ids.max() >= self._vocab_size:
             raise Internal(f"row {row} was given an id outside the vocabulary of {self._vocab_size}")
+        if added.sampling.seed is None and added.sampling.temperature >= GREEDY_BELOW:
+            raise Internal(f"row {row} draws at random but has no seed")
         self._states[row] = RowState(added.n_prompt, len(ids), added.sampling, added.wants)
 
     def _write(self, target: Tensor, places: Sequence[tuple[int, int, npt.NDArray[np.int32]]]) -> None:

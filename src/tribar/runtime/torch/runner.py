@@ -86,7 +86,7 @@ class TorchRunner:
                 message = f"max_model_len {config.max_model_len} is beyond the model's context of {context}"
                 raise InvalidRequest(message, param="max_model_len")
             self._loaded = _Loaded(checkpoint, config, self._placement)
-        except torch.OutOfMemoryError as error:
+        except (torch.OutOfMemoryError, MemoryError) as error:
             message = f"{config.device} has too little memory for the weights and {config.n_blocks} KV blocks"
             raise Unavailable(message) from error
         finally:
@@ -193,7 +193,9 @@ class TorchRunner:
             n = min(_HEAD_ROWS, n_scored - first)
             flat, target = item.start + first, item.position + first + 1
             logits = loaded.model.logits(loaded.model.final_norm(hidden[flat : flat + n]))
-            parts.append(score(logits, loaded.rows.ids[item.row, target : target + n], k))
+            # a copy: the row may have another owner before this step is collected
+            targets = loaded.rows.ids[item.row, target : target + n].clone()
+            parts.append(score(logits, targets, k))
         return join(parts) if parts else None
 
 

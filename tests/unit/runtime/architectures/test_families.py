@@ -1,5 +1,6 @@
 """Descriptions: both kinds of file agree, absent keys take documented defaults, odd ones are refused by name."""
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -205,3 +206,44 @@ def test_windows_follow_layer_types_or_the_familys_rule() -> None:
     for wrong in (["sliding_attention"], ["linear_attention"] * 3, "full_attention"):
         with pytest.raises(BadModelFile, match="layer_types"):
             from_config({**used, "layer_types": wrong})
+
+
+ODD_VALUES: list[Any] = [None, "x", "", -1, 0, 1, 2, 2**70, 1.5, float("nan"), float("inf"), [], [1, "a"], {}, True]
+
+
+def assert_described_or_refused(weights: MemoryWeights) -> None:
+    with contextlib.suppress(BadModelFile, Unsupported):
+        description = describe(weights)
+        assert len(description.layers) == description.n_layers
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_odd_values_are_described_or_refused_but_never_crash(name: str) -> None:
+    """Every key of both kinds of file, each with every odd value."""
+    model = tiny_model(FAMILIES[name])
+    hf, converted = as_hugging_face(model), as_gguf(model, {"attention.sliding_window": 8, "rope.scaling.factor": 2.0})
+    for key in hf.metadata["config"]:
+        for value in ODD_VALUES:
+            assert_described_or_refused(MemoryWeights({"config": {**hf.metadata["config"], key: value}}, hf.arrays))
+    for key in converted.metadata:
+        for value in ODD_VALUES:
+            assert_described_or_refused(MemoryWeights({**converted.metadata, key: value}, converted.arrays))
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "llama3", "yarn", "longrope"])
+def test_odd_ropes_are_described_or_refused_but_never_crash(kind: str) -> None:
+    rope: dict[str, Any] = {"rope_type": kind, "factor": 2.0, "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    keys = [
+        *rope,
+        "type",
+        "rope_theta",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+    ]
+    keys += ["low_freq_factor", "high_freq_factor", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor"]
+    for key in keys:
+        for value in ODD_VALUES:
+            config = {**LLAMA_CONFIG, "rope_scaling": {**rope, key: value}}
+            assert_described_or_refused(MemoryWeights({"config": config}, {}))

@@ -132,6 +132,8 @@ def test_parts_go_to_templates_that_read_them_and_lines_to_the_others() -> None:
     messages = [{"role": "user", "content": parts}]
     assert render(PARTS, messages) == "[user]ab"
     assert render(CHATML, messages, add_generation_prompt=False) == "<|im_start|>user\na\nb<|im_end|>\n"
+    strings_only = "{% for m in messages %}{{ m.content if m.content is string }}{% endfor %}"
+    assert render(strings_only, messages) == "a\nb"
 
 
 @pytest.mark.parametrize("prefill", ["The answer is ", "  spaced  \n", "", "x", "<|im_end|>", "hi"])

@@ -125,15 +125,14 @@ def test_unused_tokens_have_no_bytes_and_marked_ends_are_special() -> None:
 
 def test_merges_cannot_build_a_control_token() -> None:
     """BUG-046: not even when the file has a merge for it."""
-    metadata = gguf_metadata(byte_level_backend(), "gpt-2")
-    metadata["tokenizer.ggml.tokens"] = [*metadata["tokenizer.ggml.tokens"], "<e>", "<e"]
+    metadata = gguf_metadata(byte_level_backend(), "smollm")
+    metadata["tokenizer.ggml.tokens"] = [*metadata["tokenizer.ggml.tokens"], "qqq", "qq"]
     metadata["tokenizer.ggml.token_type"] = [*metadata["tokenizer.ggml.token_type"], 3, 1]
-    metadata["tokenizer.ggml.merges"] = ["< e", "<e >", *metadata["tokenizer.ggml.merges"]]
-    tokenizer = text_from_gguf(metadata | {"tokenizer.ggml.pre": "smollm"}, "f.gguf").tokenizer
-    control = tokenizer.special_texts["<e>"]
-    assert tokenizer.encode_control("<e>") == [control]
-    assert control not in tokenizer.encode("<e>", add_special=False)
-    assert tokenizer.decode(tokenizer.encode("<e>", add_special=False)) == "<e>"
+    metadata["tokenizer.ggml.merges"] = ["q q", "qq q", *metadata["tokenizer.ggml.merges"]]
+    tokenizer = text_from_gguf(metadata, "f.gguf").tokenizer
+    control = tokenizer.special_texts["qqq"]
+    assert tokenizer.encode_control("qqq") == [control]
+    assert tokenizer.encode("qqq", add_special=False) == [control + 1, tokenizer.token_bytes.index(b"q")]
 
 
 @pytest.mark.parametrize(
@@ -147,6 +146,8 @@ def test_merges_cannot_build_a_control_token() -> None:
         ("tokens", "abc", BadModelFile, "tokenizer.ggml.tokens"),
         ("token_type", [1, 3], BadModelFile, "tokenizer.ggml.token_type has 2"),
         ("eos_token_id", 10**6, BadModelFile, "tokenizer.ggml.eos_token_id is 1000000"),
+        ("eos_token_id", "two", BadModelFile, "f.gguf"),
+        ("scores", ["x"] * 7, BadModelFile, "f.gguf"),
         ("bos_token_id", -1, BadModelFile, "tokenizer.ggml.bos_token_id is -1"),
         ("merges", ["nowhere tobefound"], BadModelFile, "f.gguf"),
     ],

@@ -31,6 +31,7 @@ def test_truncation_and_padding_in_the_file_do_not_apply(tmp_path: Path) -> None
     tokenizer = json_tokenizer(backend, tmp_path)
     text = "The quick brown fox jumps over the lazy dog"
     assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+    assert tokenizer.decode(tokenizer.encode_control(text), skip_special=False) == text
 
 
 def test_special_tokens_are_matched_before_normalisation(tmp_path: Path) -> None:

@@ -239,6 +239,23 @@ def test_directories_that_cannot_be_loaded(tmp_path: Path) -> None:
         load_text(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"chat_template": 3},
+        {"chat_template": [{"name": "default"}]},
+        {"chat_template": ["x"]},
+        {"added_tokens_decoder": {"x": {"content": "y"}}},
+        {"added_tokens_decoder": {"7": {}}},
+        {"added_tokens_decoder": [1]},
+    ],
+)
+def test_malformed_configurations_are_the_models_fault(tmp_path: Path, config: dict[str, Any]) -> None:
+    save_directory(tmp_path, byte_level_backend(), tokenizer_config=config)
+    with pytest.raises(BadModelFile, match=tmp_path.name):
+        load_text(tmp_path)
+
+
 def test_a_gguf_file_is_opened_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Path] = []
     metadata = gguf_metadata(byte_level_backend(), "smollm") | {"tokenizer.chat_template": CHATML}

@@ -11,7 +11,7 @@ from tests.contract.runner_driver import Ask, RunnerDriver, int32s
 from tests.weights_in_memory import LLAMA_CONFIG, MemoryWeights, random_weights
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tribar.core.errors import Internal, InvalidRequest, TribarError, Unsupported
+from tribar.core.errors import Internal, InvalidRequest, TribarError, Unavailable, Unsupported
 from tribar.core.ids import Row
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.runtime.architectures import understand
@@ -128,6 +128,38 @@ def test_blocks_that_held_nan_are_clean_for_their_next_owner() -> None:
         assert driver.generate([ask], 6, chunk=chunk)[0].tokens == expected
 
 
+def test_blocks_given_ahead_are_not_read() -> None:
+    """A short row owns three blocks whose last owner left NaN; a longer neighbour makes the batch look that far."""
+    driver = new_driver(with_nan_token(95), n_blocks=7)
+    assert driver.generate([Ask([95] * 23)], 1)[0].error
+    rows = [AddRow(Row(row), int32s(ids), len(ids), GREEDY) for row, ids in enumerate(([5, 7], [9] * 9))]
+    blocks = ((Row(0), int32s([1, 2, 3])), (Row(1), int32s([4, 5, 6])))
+    steps = [((0, 0), (1, 8), (False, False)), ((1, 8), (1, 1), (True, True))]
+    tokens: list[list[int]] = []
+    for i, (positions, counts, samples) in enumerate(steps):
+        work = Work(int32s([0, 1]), int32s(positions), int32s(counts), np.array(samples))
+        changes = {"add": tuple(rows), "append": blocks} if i == 0 else {}
+        ticket = driver.runner.launch(StepPlan(i, work, **changes))  # type: ignore[arg-type]
+        driver.runner.sample(ticket)
+        tokens = [row.tokens for row in driver.runner.collect(ticket).rows]
+    lone = new_driver(with_nan_token(95))
+    assert tokens == [lone.generate([Ask(ids)], 1)[0].tokens for ids in ([5, 7], [9] * 9)]
+
+
+def test_prompt_scores_survive_the_rows_next_owner() -> None:
+    driver = new_driver(depth=2)
+    wants = Wants(prompt_logprobs=0)
+    runner, blocks = driver.runner, ((Row(0), int32s([1])),)
+    first = AddRow(Row(0), int32s([1, 2, 3]), 3, GREEDY, wants)
+    ticket = runner.launch(plan((0, 0, 3, True), add=(first,), append=blocks))
+    runner.sample(ticket)
+    second = AddRow(Row(0), int32s([4, 5, 6]), 3, GREEDY, wants)
+    runner.sample(runner.launch(plan((0, 0, 3, True), drop=(Row(0),), add=(second,), append=blocks)))
+    scored = runner.collect(ticket).rows[0].prompt_logprobs
+    assert scored is not None
+    assert [entry.token_id for entry in scored] == [2, 3]
+
+
 def test_prompt_logprobs_of_a_non_finite_prompt_fail_the_row() -> None:
     driver = new_driver(with_nan_token(95))
     ask = Ask([3, 95, 4, 5], GREEDY, Wants(prompt_logprobs=0))
@@ -173,6 +205,7 @@ TOO_MANY_BLOCKS = ((Row(0), int32s(range(1, 28))),)
     ("bad", "error", "words"),
     [
         (plan((0, 0, 3, True), add=(added([1, 2, 3], adapter="x"),), append=BLOCKS), Unsupported, "adapter"),
+        (plan((0, 0, 1, True), add=(AddRow(Row(0), int32s([1]), 1, SamplingParams()),)), Internal, "no seed"),
         (plan((0, 0, 3, True), add=(added([1, 2, 96]),), append=BLOCKS), Internal, "vocabulary"),
         (plan((0, 0, 3, True), add=(added([1, -2, 6]),), append=BLOCKS), Internal, "vocabulary"),
         (plan((0, 0, 0, True), add=(added([]),), append=BLOCKS), Internal, "0 ids"),
@@ -228,6 +261,7 @@ def test_steps_out_of_order_are_refused() -> None:
         ({"weights": "int3"}, InvalidRequest, "weights"),
         ({"kv_cache_dtype": "fp4"}, InvalidRequest, "kv_cache_dtype"),
         ({"max_model_len": 513}, InvalidRequest, "context of 512"),
+        ({"n_blocks": 10**12}, Unavailable, "too little memory"),
     ],
 )
 def test_unusable_settings_are_refused(settings: dict[str, Any], error: type[TribarError], words: str) -> None:
@@ -255,3 +289,6 @@ def test_exported_blocks_are_imported_bit_by_bit(kv_cache_dtype: str) -> None:
     assert contents.any()
     driver.runner.import_blocks(target, contents)
     assert np.array_equal(driver.runner.export_blocks(target), contents)
+    for foreign in (contents[:1], contents.astype(np.float64)):
+        with pytest.raises(Internal, match="imported KV"):
+            driver.runner.import_blocks(target, foreign)

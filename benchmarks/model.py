@@ -1,0 +1,38 @@
+"""The model and the runner that benchmarks use: the embedded default on the torch runner."""
+
+import random
+from contextlib import contextmanager
+from collections.abc import Iterator
+
+from tribar.engine.config import SchedulerConfig
+from tribar.runtime.runner import Runner, RunnerInfo
+from tribar.runtime.runners import RunnerConfig, create_runner
+from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
+
+VOCABULARY = range(100, 40_000)
+
+
+@contextmanager
+def loaded(n_blocks: int, config: SchedulerConfig, kind: str = "torch") -> Iterator[tuple[Runner, RunnerInfo]]:
+    """A loaded runner of the default model with a pool of ``n_blocks``."""
+    runner = create_runner(
+        kind,
+        RunnerConfig(
+            model_path=fetch_model(DEFAULT_MODEL),
+            n_blocks=n_blocks,
+            max_model_len=config.max_model_len,
+            max_rows=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+        ),
+    )
+    info = runner.load()
+    try:
+        yield runner, info
+    finally:
+        runner.close()
+
+
+def prompt(seed: int, n_tokens: int) -> list[int]:
+    """Random ids: the same for the same seed."""
+    rng = random.Random(seed)
+    return [rng.choice(VOCABULARY) for _ in range(n_tokens)]

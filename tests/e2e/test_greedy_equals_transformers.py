@@ -1,0 +1,61 @@
+"""Greedy text of SmolLM2 equals Hugging Face transformers on 20 prompts, weights from the same GGUF in fp32.
+
+A divergence counts as equal only where the reference's top-2 margin is below 1e-3 (law 15); the count is printed.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tribar import LLM, SamplingParams
+from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
+
+MARGIN = 1e-3
+N_TOKENS = 32
+PROMPTS = [
+    "The capital of France is",
+    "def fibonacci(n):",
+    "Once upon a time, in a village by the sea,",
+    "The three laws of thermodynamics are",
+    "1, 1, 2, 3, 5, 8,",
+    "Dear Sir or Madam,\n\n",
+    "SELECT name FROM",
+    "The mitochondria is",
+    "<html>\n<head>\n",
+    "Roses are red,",
+    "Q: What is the boiling point of water?\nA:",
+    "In 1969, humans first",
+    "光合作用是",
+    "Café, naïve and résumé are words with",
+    "🙂 🙃 😀",
+    "x",
+    "The quick brown fox jumps over the lazy dog. " * 12,
+    "import numpy as np\n\na = np.arange(10)\nprint(a",
+    "To be, or not to be,",
+    "    indented text\n        more indented",
+]
+
+
+@pytest.mark.timeout(300)
+def test_greedy_tokens_equal_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(fetch_model(DEFAULT_MODEL))
+    with LLM(str(path), runner="torch") as llm:
+        results = llm.generate(PROMPTS, SamplingParams(temperature=0), max_tokens=N_TOKENS, ignore_eos=True)
+        prompts_ids = [llm.encode(prompt) for prompt in PROMPTS]
+    reference = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    n_close = 0
+    for prompt, prompt_ids, result in zip(PROMPTS, prompts_ids, results, strict=True):
+        ids = list(result.token_ids)
+        assert len(ids) == N_TOKENS
+        with torch.no_grad():
+            logits = reference(torch.tensor([[*prompt_ids, *ids]])).logits[0, len(prompt_ids) - 1 : -1]
+        for step, (token_id, row) in enumerate(zip(ids, logits, strict=True)):
+            best, second = row.topk(2).values.tolist()
+            if token_id != int(row.argmax()):
+                assert best - second < MARGIN, f"{prompt!r} diverges at token {step} with margin {best - second:.4f}"
+                n_close += 1
+                break
+    with capsys.disabled():
+        print(f"\n{len(PROMPTS)} prompts x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")
