@@ -72,10 +72,17 @@ def serve(*, config: GatewayConfig | None = None, **fakes: FakeGenerator) -> Ite
     app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n")
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     settings = uvicorn.Config(
-        app, loop="uvloop", http="httptools", log_config=None, access_log=False, lifespan="off", ws="none"
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
     )
     server = _Server(settings)
-    thread = threading.Thread(target=_run, args=(server, listener))
+    thread = threading.Thread(target=_run, args=(server, listener), daemon=True)
     thread.start()
     try:
         yield Served(listener.getsockname()[1], server.listening.result(20), records)

@@ -170,6 +170,13 @@ def test_table_of_neutral_fields(make: Any, fields: dict[str, tuple[Any, ...]]) 
 
 
 @pytest.mark.parametrize("make", [chat, completion])
+@pytest.mark.parametrize(("name", "value"), [("store", 0), ("priority", False), ("length_penalty", True)])
+def test_neutral_means_the_same_json_type(make: Any, name: str, value: Any) -> None:
+    with pytest.raises(Unsupported, match=name):
+        make(**{name: value})
+
+
+@pytest.mark.parametrize("make", [chat, completion])
 @pytest.mark.parametrize("name", ["temprature", "Model", "max_token", "x" * 300])
 def test_unknown_fields_are_refused_by_name(make: Any, name: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
