@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -65,12 +66,13 @@ class Server:
     """A server process; its stderr is collected line by line."""
 
     def __init__(self, *arguments: str) -> None:
+        self._directory = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tribar", "serve", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "COLUMNS": "200"},
+            env={**os.environ, "COLUMNS": "200", "TMPDIR": self._directory.name},
         )
         self.lines: list[str] = []
         self._changed = threading.Condition()
@@ -127,6 +129,19 @@ class Server:
         self._reader.join(TIMEOUT_S)
         return code
 
+    def end(self) -> None:
+        """Kill it where it still runs, and clean up."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        self._directory.cleanup()
+
+    def left_files(self) -> list[str]:
+        """What it left in its directory for temporary files."""
+        return [path.name for path in Path(self._directory.name).iterdir()]
+
     def stop(self) -> int:
         """SIGTERM and the exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -140,11 +155,7 @@ def serving(*arguments: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        if server.process.poll() is None:
-            server.process.kill()
-        server.wait()
-        assert server.process.stderr is not None
-        server.process.stderr.close()
+        server.end()
 
 
 def deadline() -> float:

@@ -38,6 +38,7 @@ def test_the_openai_client_is_served_and_sigterm_ends_it(server: Server) -> None
     engine = server.engine()
     assert server.stop() == 0
     assert engine.has_ended()
+    assert server.left_files() == []
     assert not any("Traceback" in line for line in server.lines)
 
 
@@ -135,6 +136,7 @@ def test_a_second_signal_ends_at_once(model: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 128 + signal.SIGTERM
         engine.wait()
+        assert server.left_files() == []
 
 
 def test_a_restart_takes_the_port_over_at_once(model: Path) -> None:
