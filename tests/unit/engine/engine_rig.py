@@ -40,11 +40,23 @@ class ManualClock:
         return self.now_s
 
 
+class CountingEndpoint(InProcessEndpoint):
+    """Counts the Stats that the loop sends, merged or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_stats = 0
+
+    def send(self, client: int, message: ToClient) -> None:
+        self.n_stats += isinstance(message, Stats)
+        super().send(client, message)
+
+
 @dataclass
 class Engine:
     """``error`` is what ``run`` raised, if anything."""
 
-    endpoint: InProcessEndpoint
+    endpoint: CountingEndpoint
     loop: EngineLoop
     scheduler: Scheduler
     runner: FakeRunner
@@ -85,7 +97,7 @@ def make_engine(
     runner = FakeRunner(config, vocab_size=300, script=script, depth=depth, max_tokens_per_step=max_tokens_per_step)
     info = runner.load()
     scheduler = Scheduler(limits, info)
-    endpoint = InProcessEndpoint()
+    endpoint = CountingEndpoint()
     card = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=limits).card(info)
     loop = EngineLoop(endpoint, scheduler, runner, card, depth=depth, clock=clock)
     return Engine(endpoint, loop, scheduler, runner, card)

@@ -149,6 +149,19 @@ async def test_a_stop_string_in_the_last_output_needs_no_abort() -> None:
         await it.assert_nothing_was_sent()
 
 
+async def test_a_reader_that_leaves_after_a_stop_string_needs_no_second_abort() -> None:
+    async with rig() as it:
+        await it.say_ready()
+        stream = await begun(it, stop=("b",))
+        reading = asyncio.create_task(anext(stream))
+        submit = await it.submitted()
+        it.answer(submit.uid, "ab")
+        assert (await reading).text == "a"
+        assert await it.message() == Abort(submit.uid, AbortReason.STOP_STRING, 2)
+        await stream.aclose()
+        await it.assert_nothing_was_sent()
+
+
 async def test_a_slow_reader_gets_fewer_and_larger_deltas() -> None:
     """BUG-017."""
     async with rig() as it:

@@ -326,15 +326,18 @@ async def test_stats_come_at_intervals_while_working_and_once_on_falling_idle() 
 
     async with running(make_engine(timed, clock=clock)) as engine:
         talker = await introduced(engine)
-        uid = await talker.submit(0, max_tokens=100)
-        await talker.ended(uid)
+        clock.now_s += 50.0  # time without work is not the time of a step
+        await talker.ended(await talker.submit(0, max_tokens=100))
         stats = await talker.idle_stats()
         assert stats.n_output_tokens == n_drawn == 100
         assert stats.step_s == pytest.approx(10.0)
         assert stats.runner_s == pytest.approx(10.0)
         assert stats.n_steps == 100
-        # The outbox keeps only the latest Stats, so fewer may arrive than the 100 * 0.1 s / 0.25 s that were due.
-        assert len(talker.stats) <= 2 + 100 * 0.1 / 0.25
-        n_before = len(talker.stats)
-        await talker.ended(await talker.submit(1, max_tokens=1))
-        assert len(talker.stats) - n_before <= 2
+        # One to the newcomer, one at the end, and between them one in three steps of 0.1 s.
+        assert 33 <= engine.endpoint.n_stats <= 36
+        n_before = engine.endpoint.n_stats
+        for counter in range(10):  # turns without work; the refusal shows when each one is over
+            await talker.channel.send(Submit(talker.uid(100 + counter), b"", SamplingParams(seed=1), 1))
+            assert isinstance(await talker.ended(talker.uid(100 + counter)), Failed)
+        await engine.stopped()
+        assert engine.endpoint.n_stats == n_before

@@ -1,5 +1,7 @@
 import random
 
+import pytest
+
 from tribar.core.ids import Uid
 from tribar.core.requests import FinishReason, ModelCard, Timing
 from tribar.core.sampling.params import TokenLogprobs
@@ -122,9 +124,10 @@ def test_a_frame_holds_many_small_outputs_up_to_the_budget() -> None:
     assert len(drain(outbox)) == n_requests - FRAME_ENTRIES // 2
 
 
-def test_full_is_counted_in_entries() -> None:
+def test_full_is_counted_in_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "MAX_PENDING_ENTRIES", 1000)
     outbox = Outbox()
-    half = outbox_module.MAX_PENDING_ENTRIES // 2
+    half = 500
     outbox.put(StepOutput([Output(Uid(0, 0), [0] * half)]))
     fullness = [outbox.is_full]
     outbox.put(StepOutput([Output(Uid(0, 0), [0] * half)]))
