@@ -122,6 +122,8 @@ class EngineClient:
             await self._connection.serve()
         except Unavailable as error:
             self._down_because = error.message
+            if self._card is not None:
+                _log.warning("the engine is gone: %s", error.message)
         except asyncio.CancelledError:
             self._down_because = "its client was stopped"
             raise
@@ -131,7 +133,6 @@ class EngineClient:
             self._card = None
             self._is_ready.clear()
             if was_ready:
-                _log.warning("the engine is gone: %s", self._down_because)
                 self._observer.on_disconnect()
         return was_ready
 
