@@ -123,6 +123,14 @@ class Server:
         (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return Engine(int(child))
 
+    def engine_to_be(self) -> Engine:
+        """The engine's process as soon as it exists, long before it is ready."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        end = deadline()
+        while not (found := children.read_text().split()):
+            assert time.monotonic() < end
+        return Engine(int(found[0]))
+
     def wait(self) -> int:
         """Its exit code."""
         code = self.process.wait(TIMEOUT_S)

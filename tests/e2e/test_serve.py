@@ -58,6 +58,13 @@ def test_a_killed_engine_ends_its_streams_with_an_error_and_comes_back(server: S
     assert server.wait_for_line("ended with exit code -9; starting again")
 
 
+def test_an_engine_killed_while_it_loads_is_started_again(model: Path) -> None:
+    with serving(str(model)) as server:
+        server.engine_to_be().kill()
+        assert ask(server.client(), "hello") == ask(server.client(), "hello")
+        assert server.stop() == 0
+
+
 def test_while_the_engine_is_away_requests_are_refused_at_once(server: Server) -> None:
     client = server.client()
     ask(client, "hello")

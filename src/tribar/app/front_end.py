@@ -39,6 +39,9 @@ from tribar.wire.unix_socket import UnixSocketChannel
 ENGINE = "engine"
 ENGINE_TARGET = "tribar.engine.process"
 
+MAX_EARLY_DEATHS = 3
+"""An engine that ends so often before it was ever ready will not get there: the server gives up."""
+
 KILL_MARGIN_S = 5.0
 """How much longer than its grace an engine may take to end before it is killed."""
 
@@ -75,6 +78,7 @@ class FrontEnd:
         self._stop = asyncio.Event()
         self._engine_failed = asyncio.Event()
         self._is_ready = False
+        self._n_early_deaths = 0
 
     async def run(self, console: Console, started_s: float) -> int:
         """Serve until a signal, drain, and return 0. ``started_s``: when the program began, for the panel.
@@ -132,8 +136,9 @@ class FrontEnd:
         )
 
     async def _on_engine_exit(self, exit_code: int) -> None:
-        """Before it was ready for the first time, any end is a failure to start; later it is restarted."""
-        if exit_code == EX_CONFIG or not self._is_ready:
+        """A dead engine is restarted, but not for ever where it never got ready."""
+        self._n_early_deaths += not self._is_ready
+        if exit_code == EX_CONFIG or self._n_early_deaths >= MAX_EARLY_DEATHS:
             self._engine_failed.set()
 
     async def _first_of(self, *work: Coroutine[Any, Any, object]) -> None:

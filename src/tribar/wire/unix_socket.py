@@ -245,4 +245,6 @@ class UnixSocketChannel:
 
 
 def _gone(path: Path, why: object) -> Unavailable:
-    return Unavailable(f"no engine answers on {path}: {why}", retry_after_s=1.0)
+    """Clients read this message, so it names no path; the log does."""
+    _log.debug("no engine answers on %s: %s", path, why)
+    return Unavailable("the engine is not there: it is starting, or being restarted", retry_after_s=1.0)

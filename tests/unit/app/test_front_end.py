@@ -10,7 +10,7 @@ from rich.console import Console
 
 import tribar.app.front_end
 from tribar.app.config import ModelConfig, ServeConfig
-from tribar.app.front_end import FrontEnd
+from tribar.app.front_end import MAX_EARLY_DEATHS, FrontEnd
 from tribar.app.listener import bind
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel, open_model
@@ -43,9 +43,13 @@ async def test_a_model_that_the_engine_refuses(opened: OpenedModel, tmp_path: Pa
 async def test_an_engine_that_crashes_while_it_starts(
     opened: OpenedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not started again for ever: a server that never was ready gives up."""
-    (tmp_path / "crashing_engine.py").write_text("import sys; sys.exit('no luck')")
+    """It is started again, but not for ever: a server that never was ready gives up."""
+    starts = tmp_path / "starts"
+    (tmp_path / "crashing_engine.py").write_text(
+        f"import sys; open({str(starts)!r}, 'a').write('x'); sys.exit('no luck')"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(tribar.app.front_end, "ENGINE_TARGET", "crashing_engine")
     with pytest.raises(Internal, match="the engine ended with exit code 1 while it started: no luck"):
         await run(opened, resolve(ServeConfig(), MACHINE, opened.facts), tmp_path)
+    assert len(starts.read_text()) == MAX_EARLY_DEATHS

@@ -77,7 +77,7 @@ def test_clients_beyond_the_limit_are_refused(
         assert polled(endpoint, 1) == [(key, Drain())]
 
 
-async def test_garbage_from_the_engine_closes_the_channel(tmp_path: Path) -> None:
+async def test_garbage_from_the_engine_closes_the_channel(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "engine.sock"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,13 +92,15 @@ async def test_garbage_from_the_engine_closes_the_channel(tmp_path: Path) -> Non
         channel = await UnixSocketChannel.connect(path)
         assert await channel.receive() == Stats(n_steps=1)
         await channel.send(Drain())
-        with pytest.raises(Unavailable, match="garbage"):
+        with caplog.at_level("DEBUG"), pytest.raises(Unavailable, match="not there"):
             await channel.receive()
+        assert "garbage" in caplog.text
         with pytest.raises(Unavailable):
             await channel.send(Drain())
 
 
-async def test_nobody_listening_is_unavailable_with_the_path(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"engine\.sock") as caught:
+async def test_nobody_listening_is_unavailable_without_the_path(tmp_path: Path) -> None:
+    """Clients read the message; where the engine's socket lies is not their business."""
+    with pytest.raises(Unavailable, match=r"^(?!.*engine\.sock)") as caught:
         await UnixSocketChannel.connect(tmp_path / "engine.sock")
     assert caught.value.retry_after_s is not None
