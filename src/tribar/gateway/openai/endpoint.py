@@ -29,9 +29,9 @@ from tribar.gateway.merge import merge
 from tribar.gateway.openai.answer import AnswerWriter, Choice, total_usage
 from tribar.gateway.openai.chat import ChatBody, chat_call
 from tribar.gateway.openai.chat_writer import ChatWriter
-from tribar.gateway.openai.common import Call, SharedFields
 from tribar.gateway.openai.completion_writer import CompletionWriter
 from tribar.gateway.openai.completions import CompletionBody, completion_call
+from tribar.gateway.openai.shared_fields import Call, SharedFields
 from tribar.gateway.problem import as_tribar
 from tribar.gateway.sse import DONE, EventSink
 

@@ -13,9 +13,9 @@ from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.json_body import decode
 from tribar.gateway.openai.chat import ChatBody, chat_call
-from tribar.gateway.openai.common import Call
 from tribar.gateway.openai.completions import CompletionBody, completion_call
 from tribar.gateway.openai.fields import CHAT_FIELDS, COMPLETION_FIELDS
+from tribar.gateway.openai.shared_fields import Call
 
 CHAT_DECODER = msgspec.json.Decoder(ChatBody)
 COMPLETION_DECODER = msgspec.json.Decoder(CompletionBody)
