@@ -10,6 +10,7 @@ a virtual clock whose step cost was measured on the real runner in this run.
 import argparse
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 
 from benchmarks.drive import Run, StepCost, drive, submit
@@ -85,7 +86,7 @@ def simulate(n_requests: int, batch: int, cost: StepCost) -> dict[Batching, Run]
     def run(batching: Batching, submits: Sequence[Submit]) -> Run:
         settings = config(batching, batch)
         runner = FakeRunner(
-            RunnerConfig(model_path=DEV_NULL, n_blocks=N_BLOCKS, max_model_len=2048, max_rows=batch), vocab_size=49_152
+            RunnerConfig(model_path=Path(), n_blocks=N_BLOCKS, max_model_len=2048, max_rows=batch), vocab_size=49_152
         )
         return drive(Scheduler(settings, runner.load()), runner, submits, cost)
 

@@ -73,7 +73,7 @@ def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost:
     while not scheduler.is_idle:
         plan = scheduler.plan(now())
         if plan is None:
-            virtual_s = max(virtual_s, scheduler.wakeup_s(now()) or virtual_s)
+            virtual_s += scheduler.wakeup_s(now()) or 0.0
             continue
         before = perf_counter()
         ticket = runner.launch(plan)

@@ -68,10 +68,8 @@ async def measure(url: str, rounds: int, n_running: int) -> None:
                 async for first_s in stream(session, url, f"{QUESTION}? Please write {label} {i}.", 4):
                     times.append(first_s)
                     break
-            worst = max(times)
-            print(
-                f"time to first token {label}: median {statistics.median(times) * 1000:.0f} ms, worst {worst * 1000:.0f} ms"
-            )
+            median_ms, worst_ms = 1000 * statistics.median(times), 1000 * max(times)
+            print(f"time to first token {label}: median {median_ms:.0f} ms, worst {worst_ms:.0f} ms")
 
         await first_tokens("warm-up")
         await first_tokens("alone")

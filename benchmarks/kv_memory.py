@@ -53,9 +53,8 @@ def main() -> None:
     runs = {allocator: measure(allocator, n_blocks, options.max_model_len, lengths) for allocator in allocators}
     for name, run in runs.items():
         running, use = full_load(run)
-        print(
-            f"{name:11} running {running:5.1f}  slots used {use:6.1%}  {run.tokens_per_s:7.1f} tok/s  {run.n_steps} steps"
-        )
+        pace = f"{run.tokens_per_s:7.1f} tok/s, {run.n_steps} steps"
+        print(f"{name:11} running {running:5.1f}, slots used {use:6.1%}, {pace}")
     paged, contiguous = runs["paged"], runs["contiguous"]
     print(
         f"paged / contiguous: running {full_load(paged)[0] / full_load(contiguous)[0]:.2f}x, "

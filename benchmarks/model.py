@@ -1,8 +1,8 @@
 """The model and the runner that benchmarks use: the embedded default on the torch runner."""
 
 import random
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tribar.engine.config import SchedulerConfig
 from tribar.runtime.runner import Runner, RunnerInfo

@@ -53,9 +53,8 @@ def conversation(runner: Runner, info: RunnerInfo) -> None:
         item = submit(turn, history, 40)
         scheduler.add(item, 0.0)
         generated: list[int] = []
-        n_computed, n_cached = 0, 0
+        n_cached = 0
         while (plan := scheduler.plan(0.0)) is not None:
-            n_computed += int(plan.work.n_tokens.sum())
             ticket = runner.launch(plan)
             runner.sample(ticket)
             for output in scheduler.commit(plan, runner.collect(ticket), 0.0):

@@ -14,7 +14,8 @@ ROOMS = sorted(path.name for path in (ROOT / "src/tribar").iterdir() if (path / 
 def test_paths_in_documents_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     named = re.findall(r"`((?:src|tests|benchmarks|docs|examples|native)/[\w./-]*)`", text)
-    named += [str((document.parent / link).resolve()) for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", text)]
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", text)
+    named += [str((document.parent / link).resolve()) for link in links]
     missing = [path for path in named if not (ROOT / path).exists()]
     assert not missing, f"{document.name} names what does not exist: {missing}"
 

@@ -7,25 +7,42 @@ tokens, and blocks for 4 rows of 100 tokens. Its logits must depend on all ids, 
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.weights_in_memory import tiny_checkpoint
+
 from tribar.runtime.fake.runner import FakeRunner
 from tribar.runtime.fake.script import logits_script
 from tribar.runtime.runner import Runner
 from tribar.runtime.runners import RunnerConfig
+from tribar.runtime.torch.runner import TorchRunner
 
 _VOCAB = 97
 
 
+_CONFIG = RunnerConfig(
+    model_path=Path("unused"),
+    n_blocks=140,
+    max_model_len=100,
+    max_rows=6,
+    max_num_batched_tokens=128,
+    block_size=4,
+    n_threads=1,
+)
+
+
 def _fake(*, depth: int = 1, max_tokens_per_step: int = 1) -> Runner:
-    config = RunnerConfig(
-        model_path=Path("unused"), n_blocks=140, max_model_len=100, max_rows=6, max_num_batched_tokens=128, block_size=4
-    )
     return FakeRunner(
-        config, vocab_size=_VOCAB, script=logits_script(_VOCAB), depth=depth, max_tokens_per_step=max_tokens_per_step
+        _CONFIG, vocab_size=_VOCAB, script=logits_script(_VOCAB), depth=depth, max_tokens_per_step=max_tokens_per_step
     )
+
+
+def _torch(*, depth: int) -> Runner:
+    return TorchRunner(_CONFIG, open_checkpoint=tiny_checkpoint, depth=depth)
 
 
 RUNNER_FACTORIES: dict[str, Callable[[], Runner]] = {
     "fake-depth-1": _fake,
     "fake-depth-2": lambda: _fake(depth=2),
     "fake-k-3": lambda: _fake(max_tokens_per_step=3),
+    "torch-depth-1": lambda: _torch(depth=1),
+    "torch-depth-2": lambda: _torch(depth=2),
 }

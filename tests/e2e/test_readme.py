@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from benchmarks.server import serving
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -59,7 +59,8 @@ class ModelCatalog(Protocol):
 class ProcessSpec:
     """A process as data: ``target`` is run as ``python -m target`` with ``arguments``.
 
-    It is ready when it accepts connections on ``socket_path`` and answers a Hello.
+    It is ready when it accepts connections on ``socket_path`` and answers a Hello. ``memory_bytes`` is what it may
+    come to hold.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ProcessSpec:
     arguments: tuple[str, ...]
     socket_path: Path
     cores: int = 1
+    memory_bytes: int = 0
 
 
 class Supervisor(Protocol):

@@ -80,11 +80,12 @@ class Finished(msgspec.Struct, tag=6, array_like=True, frozen=True):
 
 
 class Failed(msgspec.Struct, tag=7, array_like=True, frozen=True):
-    """Terminal: an error, by the name of its class in ``core.errors``."""
+    """Terminal: an error, by the name of its class in ``core.errors``; ``param`` names the request field."""
 
     error: str
     message: str
     retry_after_s: float | None = None
+    param: str | None = None
 
 
 class Aborted(msgspec.Struct, tag=8, array_like=True, frozen=True):

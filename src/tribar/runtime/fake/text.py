@@ -8,6 +8,7 @@ from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
 from tribar.runtime.fake.model import FakeModel, load_fake_model
 from tribar.runtime.fake.replies import N_BYTES
+from tribar.runtime.text.detokenizer import Detokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class ByteTokenizer:
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:
         """UTF-8 bytes; typed special tokens are plain text, and this tokenizer adds none of its own."""
         return list(text.encode("utf-8", "replace"))
+
+    def detokenizer(self, *, skip_special: bool = True, continues: bool = False) -> Detokenizer:
+        """A fresh incremental detokenizer; bytes have no leading space to drop."""
+        return Detokenizer(self.token_bytes, self.special_ids if skip_special else frozenset())
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """Text of the ids, U+FFFD for broken UTF-8."""

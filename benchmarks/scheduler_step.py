@@ -1,0 +1,56 @@
+"""What one step costs the scheduler: plan and commit with 64 sequences decoding, and with chunks being prefilled.
+
+Run: ``python benchmarks/scheduler_step.py``. Target: under 0.5 ms a step (DESIGN section 6), so that a step of a few
+milliseconds on the runner is not held up. The runner is replaced by ready-made results.
+"""
+
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from tribar.core.ids import Row, Uid
+from tribar.core.sampling.params import SamplingParams
+from tribar.engine.config import SchedulerConfig
+from tribar.engine.scheduler import Scheduler
+from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult
+from tribar.wire.messages import Submit
+
+N_SEQUENCES = 64
+N_PROMPT = 512
+N_OUTPUT = 400
+
+
+def result_of(plan: StepPlan) -> StepResult:
+    rows = zip(plan.work.rows.tolist(), plan.work.samples.tolist(), strict=True)
+    return StepResult(plan.step, [RowResult(Row(row), [row + plan.step] if samples else []) for row, samples in rows])
+
+
+def measure(title: str, n_waiting: int, n_output: int) -> None:
+    info = RunnerInfo(n_blocks=20_000, block_size=16, max_rows=N_SEQUENCES, vocab_size=50_000, max_model_len=8192)
+    scheduler = Scheduler(SchedulerConfig(max_num_seqs=N_SEQUENCES), info)
+    rng = np.random.default_rng(0)
+    for number in range(N_SEQUENCES + n_waiting):
+        ids = rng.integers(0, info.vocab_size, N_PROMPT, dtype="<i4").tobytes()
+        scheduler.add(Submit(Uid(1, number), ids, SamplingParams(), n_output), 0.0)
+    plans_s: list[float] = []
+    commits_s: list[float] = []
+    while (start_s := perf_counter()) and (plan := scheduler.plan(0.0)) is not None:
+        planned_s = perf_counter()
+        result = result_of(plan)
+        ready_s = perf_counter()
+        scheduler.commit(plan, result, 0.0)
+        plans_s.append(planned_s - start_s)
+        commits_s.append(perf_counter() - ready_s)
+    scheduler.assert_idle()
+    steps_s = np.add(plans_s, commits_s)
+    print(
+        f"{title}: {len(steps_s)} steps, median plan {1e3 * median(plans_s):.3f} ms, commit "
+        f"{1e3 * median(commits_s):.3f} ms, both {1e3 * median(steps_s):.3f} ms "
+        f"(p99 {1e3 * np.percentile(steps_s, 99):.3f} ms)"
+    )
+
+
+if __name__ == "__main__":
+    measure("64 sequences, mostly decoding", n_waiting=0, n_output=N_OUTPUT)
+    measure("64 rows kept full from a queue", n_waiting=1000, n_output=40)

@@ -1,0 +1,84 @@
+"""The settings of a server: one frozen dataclass per room, composed into ``ServeConfig``.
+
+Every field is declared once, with its help, its kind and its default; the flags, the environment variables, the file
+and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/settings.py``). None as a default means
+"decided from the machine and the model" (``app/resolve.py``).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tribar.app.option_kinds import Choice, Integer, Kind, Number, Size, Switch, Text
+from tribar.runtime.sources import DEFAULT_MODEL
+
+
+def option(  # a field descriptor has the type of the field that it stands for, as with dataclasses.field
+    default: object, kind: Kind, help_text: str, *, key: str = ""
+) -> Any:  # noqa: ANN401
+    """A dataclass field that can be set from outside.
+
+    ``key`` is its name outside where that differs from the field's: units are in the field's name only.
+    """
+    return field(default=default, metadata={"kind": kind, "help": help_text, "key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """What is served."""
+
+    model: str = option(
+        DEFAULT_MODEL, Text("MODEL"), "A directory, a .gguf file, hf:owner/name or wheel:package, served by name."
+    )
+    served_model_name: str | None = option(
+        None, Text("NAME"), "The name that requests use; by default the last part of MODEL."
+    )
+    max_model_len: int | None = option(
+        None, Integer(2, 1 << 24), "Longest prompt plus answer in tokens; by default what the model and memory allow."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How it is run."""
+
+    runner: str = option("auto", Choice(("auto", "torch", "fake")), "What computes the model.")
+    device: str = option("cpu", Text("DEVICE"), "Where: cpu, cuda or cuda:N.")
+    weights: str = option("auto", Choice(("auto", "fp32", "bf16")), "Type of the weights in memory.")
+    kv_cache_dtype: str = option("auto", Choice(("auto", "fp32", "bf16")), "Type of the KV cache in memory.")
+    kv_cache_memory_bytes: int | None = option(
+        None,
+        Size(),
+        "Memory of the KV cache, e.g. 2GiB; by default from the memory that is free.",
+        key="kv_cache_memory",
+    )
+    threads: int | None = option(None, Integer(1, 1024), "Kernel threads; by default every core this process may use.")
+    max_num_seqs: int | None = option(None, Integer(1, 4096), "Most sequences that run at the same time.")
+    max_num_batched_tokens: int | None = option(
+        None, Integer(1, 1 << 20), "Most tokens of one step, prefill chunks and decodes together."
+    )
+    max_waiting: int = option(4096, Integer(1, 1 << 20), "Most requests in the queue; more are refused with 503.")
+    batching: str = option("continuous", Choice(("continuous", "dynamic", "static")), "When sequences join a batch.")
+    allocator: str = option("paged", Choice(("paged", "contiguous")), "How KV memory is given to sequences.")
+    enable_prefix_caching: bool = option(True, Switch(), "Reuse the KV of equal prefixes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How it is reached."""
+
+    host: str = option("127.0.0.1", Text("ADDRESS"), "Address to listen on; 0.0.0.0 is every network.")
+    port: int = option(8000, Integer(0, 65535), "Port to listen on; 0 picks a free one and prints it.")
+    drain_timeout_s: float = option(
+        30.0, Number(0, 86400), "Seconds that open answers get after SIGTERM or Ctrl-C.", key="drain_timeout"
+    )
+    log_format: str = option("human", Choice(("human", "json")), "Form of the log lines on stderr.")
+    log_level: str = option("info", Choice(("debug", "info", "warning", "error")), "Least serious line to log.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)

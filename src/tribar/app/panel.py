@@ -1,0 +1,40 @@
+"""What the operator sees when the server is ready."""
+
+import shlex
+
+import orjson
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from tribar.app.option_kinds import format_size
+from tribar.app.resolve import ResolvedConfig
+from tribar.core.requests import ModelCard
+
+
+def show_ready(console: Console, resolved: ResolvedConfig, card: ModelCard, url: str, ready_s: float) -> None:
+    """Print model, sizes, URL and a first request. ``ready_s`` is the time from start to ready."""
+    runner = resolved.runner_config
+    kv_bytes = resolved.kv_bytes * card.n_blocks // runner.n_blocks
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("model", f"{card.name} ({card.architecture}), {resolved.runner} runner on {runner.device}")
+    table.add_row("context", f"{card.max_model_len:,} tokens, at most {card.max_num_seqs} sequences at a time")
+    table.add_row("KV cache", f"{format_size(kv_bytes)} for {(card.n_blocks - 1) * card.block_size:,} tokens")
+    for note in resolved.notes:
+        table.add_row("note", note)
+    table.add_row("URL", url)
+    console.print(Panel(table, title=f"tribar ready in {ready_s:.1f} s", title_align="left", expand=False))
+    # Outside of the panel, so that it can be copied.
+    console.print(_curl(card, url), soft_wrap=True, markup=False, highlight=False)
+
+
+def _curl(card: ModelCard, url: str) -> str:
+    body: dict[str, object] = {"model": card.name}
+    if card.has_chat_template:
+        path, body["messages"] = "chat/completions", [{"role": "user", "content": "Hello!"}]
+    else:
+        path, body["prompt"], body["max_tokens"] = "completions", "Once upon a time", 32
+    data = shlex.quote(orjson.dumps(body).decode())
+    return f"curl {url}/v1/{path} -H 'Content-Type: application/json' -d {data}"

@@ -1,0 +1,173 @@
+"""Where settings come from: flags, then the environment, then a file, then the defaults.
+
+A file is TOML with one table per room::
+
+    [engine]
+    max_num_seqs = 32
+    kv_cache_memory = "2GiB"
+
+The environment variable of ``max_num_seqs`` is ``TRIBAR_MAX_NUM_SEQS``, its flag ``--max-num-seqs``.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tribar.app.config import EngineConfig, ModelConfig, ServeConfig, ServerConfig
+from tribar.app.option_kinds import Kind
+from tribar.core.errors import InvalidRequest
+
+ROOMS: dict[str, type[Any]] = {"model": ModelConfig, "engine": EngineConfig, "server": ServerConfig}
+
+VARIABLE_PREFIX = "TRIBAR_"
+OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE"})
+"""Variables with our prefix that are read elsewhere: the file's path, and the model cache (``runtime/sources``)."""
+
+SERVICE_LINK = re.compile(r"TRIBAR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
+"""Kubernetes describes a service named tribar to every pod in such variables; they are not settings of ours
+(``TRIBAR_PORT`` is one of both kinds: theirs is a URL)."""
+
+MAX_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting as declared in ``app/config.py``. ``key`` names it outside, ``field_name`` inside its room."""
+
+    key: str
+    field_name: str
+    room: str
+    kind: Kind
+    default: Any
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """``--key-with-hyphens``."""
+        return "--" + self.key.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """``TRIBAR_KEY``."""
+        return VARIABLE_PREFIX + self.key.upper()
+
+
+def options() -> dict[str, Option]:
+    """Every option by its key, in the order of declaration."""
+    found = {}
+    for room, cls in ROOMS.items():
+        for item in fields(cls):
+            meta = item.metadata
+            key = meta["key"] or item.name
+            found[key] = Option(key, item.name, room, meta["kind"], item.default, meta["help"])
+    return found
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``"; did you mean ...?"`` where one of ``words`` looks like ``word``, else nothing."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def load_config(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None) -> ServeConfig:
+    """The composed settings.
+
+    ``flags`` holds what was given on the command line (text, or booleans for switches) by key; None is "not given".
+    Raises ``InvalidRequest`` naming the flag, the variable, or the file and its key.
+    """
+    values = _from_file(file) if file is not None else {}
+    values |= _from_environment(environ)
+    for key, value in flags.items():
+        if value is not None:
+            values[key] = _read(options()[key], value, options()[key].flag)
+    return _compose(values)
+
+
+def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
+    """The same from Python values (``tribar.LLM(...)``): neither file nor environment is read."""
+    known = options()
+    values = {}
+    for key, value in keywords.items():
+        if key not in known:
+            raise InvalidRequest(f"unknown option {key!r}{nearest(key, known)}", param=key)
+        if value is not None:
+            values[key] = _checked(known[key].kind.check, value, key)
+    return _compose(values)
+
+
+def _compose(values: Mapping[str, object]) -> ServeConfig:
+    by_room: dict[str, dict[str, Any]] = {room: {} for room in ROOMS}
+    for key, option in options().items():
+        if key in values:
+            by_room[option.room][option.field_name] = values[key]
+    return ServeConfig(**{room: cls(**by_room[room]) for room, cls in ROOMS.items()})
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    by_variable = {option.variable: option for option in options().values()}
+    values = {}
+    for name in sorted(environ):
+        if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        if SERVICE_LINK.fullmatch(name) and (name not in by_variable or "://" in environ[name]):
+            continue
+        option = by_variable.get(name)
+        if option is None:
+            hint = nearest(name, [*by_variable, *OTHER_VARIABLES])
+            raise InvalidRequest(f"unknown environment variable {name}{hint}", param=name)
+        values[option.key] = _read(option, environ[name], name)
+    return values
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    known = options()
+    values: dict[str, object] = {}
+    for room, table in _parse_file(path).items():
+        if room in known and room not in ROOMS:
+            raise InvalidRequest(f"{path}: {room} belongs in the table [{known[room].room}]", param=room)
+        if room not in ROOMS:
+            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, ROOMS)}", param=room)
+        if not isinstance(table, dict):
+            raise InvalidRequest(f"{path}: [{room}] must be a table, got {table!r}", param=room)
+        for key, value in table.items():
+            name = f"{room}.{key}"
+            if key in known and known[key].room != room:
+                raise InvalidRequest(f"{path}: {key} belongs in the table [{known[key].room}]", param=name)
+            if key not in known:
+                hint = nearest(name, [f"{option.room}.{option.key}" for option in known.values()])
+                raise InvalidRequest(f"{path}: unknown key {name}{hint}", param=name)
+            values[key] = _checked(known[key].kind.check, value, f"{path}: {name}")
+    return values
+
+
+def _parse_file(path: Path) -> dict[str, Any]:
+    """The one seam for what the file system and TOML raise."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise InvalidRequest(f"{path}: larger than {MAX_FILE_BYTES} bytes, not a settings file", param="config")
+        return tomllib.loads(content.decode())
+    except OSError as error:
+        raise InvalidRequest(f"{path}: {error.strerror or error}", param="config") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{path}: not UTF-8 at byte {error.start}", param="config") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest(f"{path}: {error}", param="config") from error
+
+
+def _read(option: Option, value: object, where: str) -> object:
+    if isinstance(value, str):
+        return _checked(option.kind.parse, value, where)
+    return _checked(option.kind.check, value, where)
+
+
+def _checked(read: Callable[[Any], object], value: object, where: str) -> object:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise InvalidRequest(f"{where}: {error}", param=where) from error

@@ -1,0 +1,58 @@
+"""Tokenising without holding up the event loop."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from tribar.core.errors import Overloaded
+from tribar.core.requests import ChatPrompt, Prompt, TextPrompt
+from tribar.engine.model_text import ModelText
+
+INLINE_CHARACTERS = 4096
+"""Up to here tokenising takes well under a millisecond and a thread would only add latency."""
+
+MAX_PENDING = 256
+"""Long prompts that may wait for a thread."""
+
+
+class PromptEncoder:
+    """Encodes short prompts at once and long ones in a small thread pool (the tokenizer releases the GIL)."""
+
+    def __init__(self, text: ModelText, n_threads: int = 2) -> None:
+        self._text = text
+        self._executor = ThreadPoolExecutor(n_threads, thread_name_prefix="encode-prompt")
+        self._n_pending = 0
+
+    async def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The prompt's ids. Raises ``InvalidRequest``, and ``Overloaded`` when too many long prompts wait."""
+        if _is_short(prompt):
+            return self._text.encode_prompt(prompt)
+        if self._n_pending >= MAX_PENDING:
+            raise Overloaded(f"{MAX_PENDING} long prompts are waiting to be tokenised", retry_after_s=1.0)
+        self._n_pending += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, self._text.encode_prompt, prompt)
+        finally:
+            self._n_pending -= 1
+
+    def close(self) -> None:
+        """Let the threads end; prompts that still wait for one are cancelled."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_short(prompt: Prompt) -> bool:
+    match prompt:
+        case TextPrompt(text):
+            return len(text) <= INLINE_CHARACTERS
+        case ChatPrompt():
+            if prompt.tools:
+                return False
+            n_characters = 0
+            for message in prompt.messages:
+                for value in message.values():
+                    if value is not None and not isinstance(value, str):
+                        return False  # nested parts: not worth measuring
+                    n_characters += len(value or "")
+            return n_characters <= INLINE_CHARACTERS
+        case _:
+            return True

@@ -1,0 +1,61 @@
+"""What a request may ask of one model: checked before the engine sees it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tribar.core.errors import InvalidRequest
+from tribar.core.requests import ChatPrompt, GenerateRequest, ModelCard
+
+TOO_LONG = "context_length_exceeded"
+
+
+def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateRequest:
+    """The request with ``max_tokens`` filled in. Raises ``InvalidRequest`` naming the field and the numbers.
+
+    There must be room for the prompt and ``max_tokens`` (at least 1) in ``card.max_model_len``, and every id must be
+    one of the model's ``card.vocab_size``.
+    """
+    _check_vocabulary(request, card.vocab_size)
+    limit = card.max_model_len
+    room = limit - n_prompt
+    if room < 1:
+        raise InvalidRequest(
+            f"the prompt has {n_prompt} tokens; the context of {card.name} holds {limit}, "
+            "and one of them must be left for the answer: shorten the prompt",
+            param="messages" if _is_chat(request) else "prompt",
+            code=TOO_LONG,
+        )
+    max_tokens = room if request.max_tokens is None else request.max_tokens
+    if max_tokens > room:
+        raise InvalidRequest(
+            f"the prompt's {n_prompt} tokens and max_tokens {max_tokens} are more than the context of {card.name}, "
+            f"which holds {limit}: ask for at most {room} tokens or shorten the prompt",
+            param="max_tokens",
+            code=TOO_LONG,
+        )
+    if max_tokens < 1:
+        raise InvalidRequest(f"max_tokens is {max_tokens}; it must be at least 1", param="max_tokens")
+    if request.sampling.min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"min_tokens is {request.sampling.min_tokens}, more than max_tokens {max_tokens}", param="min_tokens"
+        )
+    return replace(request, max_tokens=max_tokens)
+
+
+def _is_chat(request: GenerateRequest) -> bool:
+    return isinstance(request.prompt, ChatPrompt)
+
+
+def _check_vocabulary(request: GenerateRequest, vocab_size: int) -> None:
+    sampling = request.sampling
+    _check_ids("logit_bias", (token_id for token_id, _ in sampling.logit_bias), vocab_size)
+    _check_ids("suppressed", sampling.suppressed, vocab_size)
+    _check_ids("stop_token_ids", request.stop_token_ids, vocab_size)
+
+
+def _check_ids(param: str, ids: Iterable[int], vocab_size: int) -> None:
+    for token_id in ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequest(
+                f"{param} names token {token_id}; the model's ids are 0 to {vocab_size - 1}", param=param
+            )

@@ -1,0 +1,329 @@
+"""The scheduler: who computes how many tokens in the next step. Pure: no clock, no I/O; time is an argument.
+
+Law 1, token counts instead of phases: every sequence's computed count chases its total count, so prefill chunks,
+decodes, prefix hits and recomputation after a preemption are one thing. ``plan`` makes a step, ``commit`` takes its
+result; up to ``info.depth`` steps may be planned before the first of them is committed. A planned token counts as
+computed and a planned sample as one unknown token; if the sequence turns out to have ended, what was planned beyond
+its end is discarded.
+
+Order of service: lower ``priority`` number first, then arrival (FCFS). Within a step first the running sequences that
+lack one token, then the prefill chunks of running ones, then newcomers, under ``max_num_batched_tokens``. At most
+that many sequences run, so a prefill always gets on by at least one token. Nobody overtakes for good: a newcomer
+without room stops all behind it, and one that waits for a prefix being computed is passed over only until then.
+Out of KV blocks, the newest running sequence is preempted: its full blocks stay cached and it queues at its old place.
+
+With k = ``max_tokens_per_step`` > 1 a sampled row gains 1..k tokens and has then computed all but the last of them;
+its block table always covers k - 1 positions more, cut at ``max_model_len``: the table bounds what a runner may draft.
+"""
+
+from collections import deque
+
+from tribar.core.errors import Conflict, Internal, Overloaded, Unavailable
+from tribar.core.ids import Uid
+from tribar.core.requests import AbortReason
+from tribar.engine.batching.policies import POLICIES
+from tribar.engine.config import SchedulerConfig
+from tribar.engine.counters import Counters
+from tribar.engine.deadlines import Deadlines
+from tribar.engine.kv.allocators import create_allocator
+from tribar.engine.kv.base import Admission
+from tribar.engine.limits import Limits
+from tribar.engine.outcome import aborted, failed, output_of
+from tribar.engine.residents import Residents
+from tribar.engine.sequence import Sequence, State, from_submit
+from tribar.engine.step import Step
+from tribar.engine.waiting import WaitingQueue
+from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult
+from tribar.wire.messages import Output, Stats, Submit
+
+RETRY_AFTER_S = 1.0
+"""When a refused client may try again: a queue that is full moves within a second or so."""
+
+
+class Scheduler:
+    """See the module docstring. Used by one thread: add and abort, then plan, launch, collect, commit, and again."""
+
+    def __init__(self, config: SchedulerConfig, info: RunnerInfo) -> None:
+        """Raises ``InvalidRequest`` when the settings leave no room for any sequence."""
+        self.limits = Limits.of(config, info)
+        self._depth = info.depth
+        self._budget = config.max_num_batched_tokens
+        self._kv = create_allocator(config, info, self.limits.max_model_len)
+        self._policy = POLICIES[config.batching](config)
+        self._by_uid: dict[Uid, Sequence] = {}
+        self._deadlines = Deadlines(self._by_uid)
+        self._waiting = WaitingQueue()
+        self._residents = Residents(info.max_rows, self._kv, self._policy.holds_finished)
+        self._in_flight: deque[Step] = deque()
+        self._is_draining = False
+        self._n_arrived = 0
+        self._counters = Counters()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to plan, commit or release."""
+        return not (self._by_uid or self._residents or self._in_flight)
+
+    def add(self, submit: Submit, now_s: float) -> None:
+        """Queue a request.
+
+        Raises ``InvalidRequest`` when it can never run, ``Overloaded`` when the queue is full, ``Unavailable`` when
+        draining, ``Conflict`` when the uid is in use; then it is forgotten. ``max_tokens`` beyond the room that is
+        left ends by length.
+        """
+        if self._is_draining:
+            raise Unavailable("the engine is shutting down", retry_after_s=RETRY_AFTER_S)
+        if submit.uid in self._by_uid:
+            raise Conflict(f"request {submit.uid} is being served already")
+        self.limits.check(submit)
+        if len(self._waiting) >= self.limits.max_waiting:
+            raise Overloaded(f"{len(self._waiting)} requests are waiting already", retry_after_s=RETRY_AFTER_S)
+        self._n_arrived += 1
+        sequence = from_submit(submit, self._n_arrived, now_s, self.limits.max_model_len)
+        self._by_uid[submit.uid] = sequence
+        self._waiting.add(sequence)
+        if submit.deadline_s is not None:
+            self._deadlines.add(submit.uid, now_s + submit.deadline_s)
+
+    def abort(self, uid: Uid, reason: AbortReason, n_output: int, now_s: float) -> Output | None:
+        """End a request from outside; returns its terminal output, or None for a uid that is not being served.
+
+        ``STOP_STRING`` ends as ``Finished(stop)`` with ``n_output`` tokens counted, other reasons as ``Aborted``.
+        """
+        sequence = self._by_uid.get(uid)
+        if sequence is None:
+            return None
+        is_stop = reason is AbortReason.STOP_STRING
+        self._end(sequence, State.FINISHED if is_stop else State.ABORTED)
+        return aborted(sequence, reason, n_output, now_s)
+
+    def abort_client(self, client: int, now_s: float) -> None:
+        """End all requests of a client that went away; nobody is left to be told."""
+        for uid in [uid for uid in self._by_uid if uid.client == client]:
+            self.abort(uid, AbortReason.CLIENT_GONE, 0, now_s)
+
+    def expire(self, now_s: float) -> list[Output]:
+        """Abort the requests whose deadline has passed (``AbortReason.DEADLINE``). Cheap when there are none."""
+        outputs = (self.abort(uid, AbortReason.DEADLINE, 0, now_s) for uid in self._deadlines.pop_expired(now_s))
+        return [output for output in outputs if output is not None]
+
+    def drain(self) -> None:
+        """Refuse new requests from now on; those accepted, waiting ones too, are served to their end."""
+        self._is_draining = True
+
+    def reset_cache(self) -> None:
+        """Forget all cached prefixes (other weights are coming); running sequences keep what they hold."""
+        self._kv.reset()
+
+    def wakeup_s(self, now_s: float) -> float | None:
+        """How many seconds from ``now_s`` the clock alone makes something happen: a batch is due, a deadline passes.
+
+        None: only a message or a collected step changes anything.
+        """
+        wait_s = self._policy.wait_s(len(self._residents), self._waiting, now_s)
+        deadline_s = self._deadlines.next_s()
+        if deadline_s is None:
+            return wait_s
+        until_s = max(0.0, deadline_s - now_s)
+        return until_s if wait_s is None else min(wait_s, until_s)
+
+    def stats(self) -> Stats:
+        """The fields of ``Stats`` that a scheduler knows; the times are the loop's."""
+        usage = self._kv.usage(self._residents.all())
+        counters = self._counters
+        return Stats(
+            n_running=len(self._residents.running),
+            n_waiting=len(self._waiting),
+            n_blocks=usage.n_blocks,
+            n_blocks_used=usage.n_used,
+            n_blocks_cached=usage.n_cached,
+            kv_slots_used=usage.slots_used,
+            kv_slots_allocated=usage.slots_allocated,
+            n_steps=counters.n_steps,
+            n_prompt_tokens=counters.n_prompt_tokens,
+            n_output_tokens=counters.n_output_tokens,
+            n_prefix_queried=counters.n_prefix_queried,
+            n_prefix_hit=counters.n_prefix_hit,
+            n_preemptions=counters.n_preemptions,
+        )
+
+    def plan(self, now_s: float) -> StepPlan | None:
+        """The next step, to be launched now; None when there is nothing to compute or ``depth`` steps are in flight."""
+        if len(self._in_flight) >= self._depth:
+            return None
+        step = Step(self._counters.n_steps, self._budget)
+        is_roomy = self._plan_decodes(step)
+        self._plan_held(step)
+        self._plan_prefills(step)
+        if self._waiting and (is_roomy or not self._residents.running):
+            self._admit(step, now_s)
+        if not step.sequences:
+            return None
+        self._counters.n_steps += 1
+        self._in_flight.append(step)
+        return step.plan(self._residents.rows.drain_drops())
+
+    def commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Output]:
+        """Take the result of the oldest step in flight; returns what the clients gained, terminals included.
+
+        Raises ``Internal`` when plan and result are not of that step.
+        """
+        step = self._in_flight[0] if self._in_flight else None
+        if step is None or not plan.step == result.step == step.number:
+            raise Internal(f"the result of step {result.step} is not that of the oldest step in flight")
+        if [row_result.row for row_result in result.rows] != step.rows:
+            raise Internal(f"step {step.number}: the result's rows are not those of its plan")
+        self._in_flight.popleft()
+        outputs: list[Output] = []
+        for i, sequence in enumerate(step.sequences):
+            if sequence.state < State.FINISHED:
+                output = self._commit_row(sequence, step, i, result.rows[i], now_s)
+                if output is not None:
+                    outputs.append(output)
+            elif result.rows[i].error:
+                sequence.state = State.FAILED
+            elif step.samples[i]:  # a dummy decode of a held row, or a token drawn beyond the end
+                sequence.advance(step.positions[i] + step.sizes[i], len(result.rows[i].tokens))
+            self._residents.collected(sequence)
+        return outputs
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` where lists, rows, blocks and counts contradict each other. Slow; for tests."""
+        live = [*self._waiting, *self._residents.running]
+        assert sorted(self._by_uid) == sorted(sequence.uid for sequence in live), "a request is lost"
+        self._residents.check(step.sequences for step in self._in_flight)
+
+    def assert_idle(self) -> None:
+        """Raise ``AssertionError`` unless everything is free: no request, row or block is held by anyone."""
+        self.check()
+        usage = self._kv.usage(())
+        assert self.is_idle, "the scheduler is not idle"
+        assert usage.n_used == usage.slots_used == usage.slots_allocated == 0, f"KV is still held: {usage}"
+
+    def _plan_decodes(self, step: Step) -> bool:
+        """Plan the running sequences that lack one token, oldest first. False if KV blocks ran out on the way."""
+        lookahead = self.limits.lookahead
+        is_roomy = True
+        i = 0
+        while i < len(self._residents.running):  # preemption shortens the list from its end
+            sequence = self._residents.running[i]
+            i += 1
+            n_total = sequence.n_total
+            if n_total - sequence.n_computed != 1 or n_total >= sequence.max_total:
+                continue
+            if n_total + lookahead > sequence.n_slots and not self._make_room(sequence, step):
+                is_roomy = False
+                continue
+            step.compute(sequence, 1)
+        return is_roomy
+
+    def _plan_held(self, step: Step) -> None:
+        """Dummy decodes of finished rows whose batch goes on, as long as they have not failed and blocks are left."""
+        for sequence in self._residents.held:
+            is_decoding = sequence.n_total - sequence.n_computed == 1 and sequence.state is not State.FAILED
+            if is_decoding and sequence.n_total < self.limits.max_model_len and self._cover(sequence, step):
+                step.compute(sequence, 1)
+
+    def _plan_prefills(self, step: Step) -> None:
+        for sequence in self._residents.running:
+            if step.budget == 0:
+                return
+            n_missing = sequence.n_total - sequence.n_computed
+            if n_missing > 1:
+                step.compute(sequence, min(n_missing, step.budget))
+
+    def _admit(self, step: Step, now_s: float) -> None:
+        """Start waiting sequences while policy, rows, budget and blocks allow; looks at ``max_running`` at most."""
+        residents = self._residents
+        room = min(residents.rows.n_free, self.limits.max_running - len(residents.running))
+        quota = min(room, self._policy.n_admissible(len(residents), self._waiting, now_s))
+        if quota <= 0:
+            return
+        n_started, is_full = 0, False
+        for sequence in self._waiting.head(self.limits.max_running):
+            if n_started == quota or step.budget == 0 or sequence.is_leaving:
+                break
+            admission = self._kv.admit(sequence, len(residents.running), self._n_covered(sequence))
+            if admission is Admission.FULL:
+                is_full = True
+                break
+            if admission is Admission.ADMITTED:
+                self._start(sequence, step, now_s)
+                n_started += 1
+        self._policy.admitted(n_started, is_full or n_started == room)
+
+    def _start(self, sequence: Sequence, step: Step, now_s: float) -> None:
+        self._waiting.remove(sequence)
+        self._residents.join(sequence)
+        if sequence.started_s is None:
+            sequence.started_s = now_s
+            sequence.n_cached = sequence.n_computed
+            self._counters.count_start(sequence)
+        step.add(sequence)
+        step.compute(sequence, min(sequence.n_total - sequence.n_computed, step.budget))
+
+    def _n_covered(self, sequence: Sequence) -> int:
+        return min(sequence.n_total + self.limits.lookahead, self.limits.max_model_len)
+
+    def _cover(self, sequence: Sequence, step: Step) -> bool:
+        """Make the block table long enough for the next token. False, and nothing changed, when no block is left."""
+        n_tokens = self._n_covered(sequence)
+        if n_tokens <= sequence.n_slots:
+            return True
+        blocks = self._kv.grow(sequence, n_tokens)
+        if blocks is None:
+            return False
+        step.append(sequence, blocks)
+        return True
+
+    def _make_room(self, sequence: Sequence, step: Step) -> bool:
+        """``_cover``, at the cost of newer sequences. False: ``sequence`` sits this step out, or was itself the newest.
+
+        Where blocks are on their way back (a row is leaving, the newest is at its last token), it waits for them.
+        """
+        while not self._cover(sequence, step):
+            newest = self._residents.running[-1]
+            if self._residents.leaving or newest.n_total >= newest.max_total:
+                return False
+            self._preempt(newest)
+            if newest is sequence:
+                return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Back into the queue. A token still in flight is kept when it arrives."""
+        sequence.n_preemptions += 1
+        self._counters.n_preemptions += 1
+        self._residents.preempt(sequence)
+        self._waiting.add(sequence)
+
+    def _commit_row(self, sequence: Sequence, step: Step, i: int, result: RowResult, now_s: float) -> Output | None:
+        end = step.positions[i] + step.sizes[i]
+        n_visible = 0
+        if result.error or (step.samples[i] and not result.tokens):
+            self._end(sequence, State.FAILED)
+            return failed(sequence, result.error or "the runner drew no token")
+        if step.samples[i]:
+            n_before = len(sequence.ids)
+            n_visible = sequence.accept(result.tokens)
+            self._counters.n_output_tokens += len(sequence.ids) - n_before
+            if sequence.first_token_s is None:
+                sequence.first_token_s = now_s
+            sequence.advance(end, len(result.tokens))
+        else:
+            sequence.n_committed = end
+        if sequence.n_committed >= sequence.insert_at:
+            self._kv.commit(sequence)
+        output = output_of(sequence, step.positions[i], result, n_visible, now_s)
+        if sequence.finish_reason is not None:
+            self._end(sequence, State.FINISHED)
+        return output
+
+    def _end(self, sequence: Sequence, state: State) -> None:
+        """Forget a request that has, or is about to get, its terminal output; its row leaves as the policy says."""
+        del self._by_uid[sequence.uid]
+        if sequence.state is State.RUNNING:
+            self._residents.finish(sequence)
+        else:  # waiting; after a preemption the row may still be leaving by itself
+            self._waiting.remove(sequence)
+        sequence.state = state

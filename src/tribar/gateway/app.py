@@ -1,0 +1,90 @@
+"""The gateway as one ASGI application."""
+
+from collections.abc import Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from tribar.gateway.catalog import GatewayCatalog
+from tribar.gateway.config import GatewayConfig
+from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
+from tribar.gateway.openai.endpoint import CHAT, COMPLETIONS, GenerateEndpoint
+from tribar.gateway.openai.models import Models
+from tribar.gateway.openapi import openapi_route
+from tribar.gateway.operations import Operations
+from tribar.gateway.problem import problem
+
+
+def build_app(
+    catalog: GatewayCatalog,
+    *,
+    config: GatewayConfig | None = None,
+    metrics_text: Callable[[], bytes] = bytes,
+    observe: Observer = log_access,
+    extra_routes: Sequence[BaseRoute] = (),
+    version: str = "0",
+) -> ASGIApp:
+    """The application over ``catalog``.
+
+    ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
+    must not raise); ``extra_routes`` are other rooms' routes on the same port, tried first and under the same
+    middleware.
+    """
+    config = config or GatewayConfig()
+    app = Starlette(
+        routes=[*extra_routes, *_routes(catalog, config, metrics_text, version)],
+        middleware=[
+            Middleware(RequestId),
+            *_cors(config),
+            Middleware(Boundary, observe=observe),
+            Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
+        ],
+        exception_handlers={HTTPException: _answer_http_exception},
+    )
+    app.router.redirect_slashes = False  # a redirect would quote the client's Host header
+    return app
+
+
+def _routes(
+    catalog: GatewayCatalog, config: GatewayConfig, metrics_text: Callable[[], bytes], version: str
+) -> list[BaseRoute]:
+    operations = Operations(catalog, metrics_text)
+    models = Models(catalog)
+    return [
+        Route("/v1/chat/completions", GenerateEndpoint(CHAT, catalog, config), methods=["POST"], name="chat"),
+        Route("/v1/completions", GenerateEndpoint(COMPLETIONS, catalog, config), methods=["POST"], name="completions"),
+        Route("/v1/models", models.index),
+        Route("/v1/models/{name:path}", models.one),
+        Route("/health/live", operations.live),
+        Route("/health/ready", operations.ready),
+        Route("/metrics", operations.metrics),
+        Route("/openapi.json", openapi_route(version)),
+        Route("/", operations.root),
+    ]
+
+
+def _cors(config: GatewayConfig) -> list[Middleware]:
+    if not config.cors_origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(config.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
+    ]
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code in {404, 405}:
+        detail = f"there is no route {request.method} {request.url.path[:200]}"
+        return problem(HTTPException(error.status_code, detail, error.headers))
+    return problem(error)

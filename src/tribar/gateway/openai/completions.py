@@ -1,0 +1,77 @@
+"""The body of ``POST /v1/completions`` -> the vocabulary of core."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from tribar.core.errors import InvalidRequest
+from tribar.core.requests import IdsPrompt, ModelCard, Prompt, TextPrompt
+from tribar.core.sampling.params import Wants
+from tribar.gateway.openai.fields import COMPLETION_FIELDS, refuse_unsupported
+from tribar.gateway.openai.shared_fields import Call, SharedFields, checked_max_tokens, make_call, with_fields
+
+
+class CompletionFields(SharedFields, kw_only=True):
+    """The implemented fields. ``prompt``: text, token ids, or a list of either, one group of choices for each.
+
+    ``logprobs``: how many alternatives are reported with each token. ``max_tokens`` absent means the room that is
+    left in the context, not 16.
+    """
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+
+CompletionBody = with_fields(CompletionFields, "CompletionRequest", COMPLETION_FIELDS)
+"""The body as it is decoded: the implemented fields and those of the table."""
+
+
+def completion_call(body: CompletionFields, card: ModelCard, *, max_choices: int, trace_id: str) -> Call:
+    """What ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
+    refuse_unsupported(body, COMPLETION_FIELDS)
+    return make_call(
+        body,
+        _prompts(body.prompt, card, max_choices),
+        card=card,
+        wants=Wants(logprobs=body.logprobs),
+        max_tokens=checked_max_tokens(body.max_tokens, "max_tokens", card),
+        max_choices=max_choices,
+        trace_id=trace_id,
+    )
+
+
+def _prompts(prompt: str | list[str | int | list[int]], card: ModelCard, max_choices: int) -> list[Prompt]:
+    if isinstance(prompt, str):
+        return [_text(prompt)]
+    if not prompt:
+        raise InvalidRequest("prompt is an empty list", param="prompt")
+    if isinstance(prompt[0], int):
+        return [_ids(prompt, card)]
+    if len(prompt) > max_choices:
+        raise InvalidRequest(f"{len(prompt)} prompts exceed the limit of {max_choices}", param="prompt")
+    kinds = {type(item) for item in prompt}
+    if len(kinds) > 1:
+        raise InvalidRequest("prompt mixes texts and token ids", param="prompt")
+    return [_text(item) if isinstance(item, str) else _ids(item, card) for item in prompt]
+
+
+def _text(text: str) -> TextPrompt:
+    if not text:
+        raise InvalidRequest("prompt is empty", param="prompt")
+    return TextPrompt(text)
+
+
+def _ids(ids: object, card: ModelCard) -> IdsPrompt:
+    if not isinstance(ids, list) or not ids:
+        raise InvalidRequest("prompt holds an empty list of token ids", param="prompt")
+    if len(ids) >= card.max_model_len:
+        raise InvalidRequest(
+            f"the prompt's {len(ids)} tokens leave no room in the context of {card.max_model_len}",
+            param="prompt",
+            code="context_length_exceeded",
+        )
+    for token_id in ids:
+        if not isinstance(token_id, int) or not 0 <= token_id < card.vocab_size:
+            shown = str(token_id)[:50]
+            raise InvalidRequest(f"prompt: {shown} is not a token id from 0 to {card.vocab_size - 1}", param="prompt")
+    return IdsPrompt(tuple(ids))

@@ -1,0 +1,123 @@
+"""Known request fields that are not implemented, and the values at which they mean nothing and so pass.
+
+No field is silently ignored: each one of the OpenAI API and of vLLM's extensions is either implemented (a typed
+attribute of a body), or listed here, or unknown and refused by name. ``null`` always means absent. The documentation's
+table is made from this one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tribar.core.errors import Unsupported
+
+Neutral = tuple[Any, ...]
+"""The values that pass; with an empty tuple only null does."""
+
+_BOTH: dict[str, Neutral] = {
+    # OpenAI
+    "metadata": ({},),
+    "prompt_cache_key": ("",),
+    "prompt_cache_options": ({},),
+    "prompt_cache_retention": ("in_memory", "in-memory"),
+    "safety_identifier": ("",),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    # vLLM
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "cache_salt": ("",),
+    "early_stopping": (False,),
+    "guided_choice": ([],),
+    "guided_grammar": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "kv_transfer_params": ({},),
+    "length_penalty": (1, 1.0),
+    "logits_processors": ([],),
+    "mm_processor_kwargs": ({},),
+    "priority": (0,),
+    "prompt_logprobs": (),
+    "request_id": (),
+    "response_format": ({"type": "text"},),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
+    "spaces_between_special_tokens": (True,),
+    "structured_outputs": ({},),
+    "truncate_prompt_tokens": (),
+    "use_beam_search": (False,),
+    "vllm_xargs": ({},),
+}
+
+CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
+    "add_special_tokens": (False,),
+    "audio": (),
+    "best_of": (1,),
+    "chat_template": (),
+    "documents": ([],),
+    "echo": (False,),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "modalities": (["text"],),
+    "moderation": (),
+    "parallel_tool_calls": (True, False),
+    "prediction": (),
+    "reasoning_effort": ("none",),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+}
+
+COMPLETION_FIELDS: dict[str, Neutral] = _BOTH | {
+    "add_special_tokens": (True,),
+    "best_of": (1,),
+    "echo": (False,),
+    "prompt_embeds": (),
+    "suffix": ("",),
+}
+
+MESSAGE_FIELDS: dict[str, Neutral] = {
+    "annotations": ([],),
+    "audio": (),
+    "function_call": (),
+    "reasoning": ("",),
+    "reasoning_content": ("",),
+    "refusal": ("",),
+}
+
+PART_FIELDS: dict[str, Neutral] = {
+    "annotations": ([],),
+    "audio_url": (),
+    "cache_control": (),
+    "file": (),
+    "image_url": (),
+    "input_audio": (),
+    "refusal": (),
+    "video_url": (),
+}
+
+STREAM_FIELDS: dict[str, Neutral] = {
+    "continuous_usage_stats": (False,),
+    "include_obfuscation": (True, False),
+}
+
+
+def refuse_unsupported(body: object, fields: Mapping[str, Neutral], place: str = "") -> None:
+    """Raise ``Unsupported`` naming the first of ``fields`` that ``body`` has at a value with a meaning.
+
+    ``place`` is prefixed to the name ("messages[0].").
+    """
+    for name, neutral in fields.items():
+        value = getattr(body, name)
+        if value is None or any(type(value) is type(allowed) and value == allowed for allowed in neutral):
+            continue
+        passes = " or ".join(["null", *(_shown(allowed) for allowed in neutral)])
+        raise Unsupported(
+            f"{place}{name} is not supported yet: leave it out, or send {passes}",
+            param=f"{place}{name}",
+            code="unsupported_field",
+        )
+
+
+def _shown(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value).replace("'", '"')

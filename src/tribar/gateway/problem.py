@@ -1,0 +1,44 @@
+"""Errors as HTTP: one JSON shape for all of them, OpenAI's ``{"error": {message, type, param, code}}``."""
+
+import math
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tribar.core.errors import Internal, InvalidRequest, NotFound, TribarError
+
+_MAX_MESSAGE_CHARS = 2000
+
+
+def as_tribar(error: Exception) -> TribarError:
+    """``error`` itself where it is ours, else ``Internal`` with a message that gives nothing away."""
+    return error if isinstance(error, TribarError) else Internal("internal error; the server's log has the details")
+
+
+def error_json(error: TribarError) -> bytes:
+    """The error object as bytes. Always encodable, whatever text the message quotes."""
+    return _object(error.message, error.type, error.param, error.code)
+
+
+def problem(error: Exception) -> Response:
+    """The response that answers ``error``, with ``Retry-After`` (whole seconds, at least 1) where it says when."""
+    if isinstance(error, HTTPException):
+        kind = NotFound.type if error.status_code == 404 else InvalidRequest.type
+        body = _object(error.detail, kind, None, None)
+        return Response(body, error.status_code, headers=error.headers, media_type="application/json")
+    ours = as_tribar(error)
+    headers = {}
+    if ours.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(ours.retry_after_s)))
+    return Response(error_json(ours), ours.status, headers=headers, media_type="application/json")
+
+
+def _object(message: str, kind: str, param: str | None, code: str | None) -> bytes:
+    return orjson.dumps(
+        {"error": {"message": _clean(message), "type": kind, "param": param and _clean(param), "code": code}}
+    )
+
+
+def _clean(text: str) -> str:
+    return text[:_MAX_MESSAGE_CHARS].encode(errors="replace").decode()

@@ -1,0 +1,168 @@
+"""A table of machines, models and wishes: what an engine is started with on each."""
+
+from pathlib import Path
+
+import pytest
+
+from tribar.app.config import EngineConfig, ModelConfig, ServeConfig
+from tribar.app.machine import MachineFacts
+from tribar.app.resolve import (
+    BLOCK_SIZE,
+    ENGINE_BYTES,
+    FRONT_END_BYTES,
+    ModelFacts,
+    ResolvedConfig,
+    resolve,
+)
+from tribar.core.errors import InvalidRequest
+
+GIB = 1 << 30
+
+# SmolLM2-135M: 30 layers, 3 KV heads of 64.
+SMOL = ModelFacts(
+    name="smollm2",
+    path=Path("smollm2.gguf"),
+    context_length=8192,
+    n_parameters=134_515_008,
+    kv_numbers_per_block=BLOCK_SIZE * 30 * 2 * 3 * 64,
+)
+FAKE = ModelFacts(
+    name="tiny",
+    path=Path("tiny.fake.json"),
+    context_length=4096,
+    n_parameters=0,
+    kv_numbers_per_block=BLOCK_SIZE,
+    is_fake=True,
+)
+
+
+def machine(cores: int, memory_gib: float, available_gib: float | None = None) -> MachineFacts:
+    total = int(memory_gib * GIB)
+    available = total if available_gib is None else int(available_gib * GIB)
+    return MachineFacts(cores=cores, memory_bytes=total, available_bytes=available)
+
+
+def config(max_model_len: int | None = None, **engine: object) -> ServeConfig:
+    return ServeConfig(
+        model=ModelConfig(max_model_len=max_model_len),
+        engine=EngineConfig(**engine),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "n_seqs", "n_batched", "threads", "context"),
+    [
+        (machine(1, 2, 1.7), 32, 256, 1, 8192),
+        (machine(2, 24), 64, 512, 2, 8192),
+        (machine(4, 16, 4), 64, 1024, 4, 8192),
+        (machine(64, 256), 64, 2048, 64, 8192),
+        (machine(2, 1.5), 64, 512, 2, 2288),
+    ],
+)
+def test_defaults_suit_the_machine(
+    facts: MachineFacts, n_seqs: int, n_batched: int, threads: int, context: int
+) -> None:
+    resolved = resolve(config(), facts, SMOL)
+    runner, scheduler = resolved.runner_config, resolved.scheduler_config
+    assert resolved.runner == "torch"
+    assert (scheduler.max_num_seqs, scheduler.max_num_batched_tokens) == (n_seqs, n_batched)
+    assert (runner.max_rows, runner.max_num_batched_tokens, runner.n_threads) == (n_seqs, n_batched, threads)
+    assert runner.max_model_len == scheduler.max_model_len == context
+    assert bool(resolved.notes) == (context < SMOL.context_length)
+    check(resolved, facts)
+
+
+def check(resolved: ResolvedConfig, facts: MachineFacts) -> None:
+    """What must hold whatever the machine."""
+    n_blocks, length = resolved.runner_config.n_blocks, resolved.runner_config.max_model_len
+    assert (n_blocks - 1) * BLOCK_SIZE >= length
+    assert n_blocks - 1 <= resolved.scheduler_config.max_num_seqs * -(-length // BLOCK_SIZE)
+    assert resolved.memory_bytes + FRONT_END_BYTES <= facts.available_bytes
+    assert resolved.memory_bytes + FRONT_END_BYTES <= 0.91 * facts.memory_bytes
+
+
+@pytest.mark.parametrize("memory_gib", [4, 8, 24, 64])
+def test_a_second_version_of_the_model_fits_beside_the_first(memory_gib: int) -> None:
+    facts = machine(2, memory_gib)
+    resolved = resolve(config(), facts, SMOL)
+    assert 2 * resolved.memory_bytes + FRONT_END_BYTES <= 0.9 * facts.memory_bytes
+    check(resolved, facts)
+
+
+def test_the_pool_is_never_more_than_the_sequences_can_use() -> None:
+    resolved = resolve(config(max_model_len=100, max_num_seqs=3), machine(2, 24), SMOL)
+    assert resolved.runner_config.n_blocks == 1 + 3 * 7
+
+
+def test_a_half_size_cache_type_holds_twice_as_much() -> None:
+    sizes = {
+        dtype: resolve(config(kv_cache_dtype=dtype, kv_cache_memory_bytes=GIB), machine(2, 24), SMOL)
+        for dtype in ("auto", "fp32", "bf16")
+    }
+    assert sizes["auto"].runner_config.n_blocks == sizes["fp32"].runner_config.n_blocks
+    assert sizes["bf16"].runner_config.n_blocks // sizes["fp32"].runner_config.n_blocks == 2
+    assert sizes["fp32"].kv_bytes <= GIB
+
+
+def test_what_was_asked_for_is_taken() -> None:
+    asked = config(
+        max_model_len=512, threads=5, max_num_seqs=7, max_num_batched_tokens=99, max_waiting=3,
+        kv_cache_memory_bytes=GIB, batching="static", allocator="contiguous", enable_prefix_caching=False,
+        weights="bf16",
+    )  # fmt: skip
+    resolved = resolve(asked, machine(2, 24), SMOL)
+    runner, scheduler = resolved.runner_config, resolved.scheduler_config
+    assert (runner.n_threads, runner.weights, runner.max_model_len, runner.max_rows) == (5, "bf16", 512, 7)
+    assert (scheduler.max_num_batched_tokens, scheduler.max_waiting, scheduler.prefix_caching) == (99, 3, False)
+    assert (scheduler.batching, scheduler.allocator) == ("static", "contiguous")
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "words"),
+    [
+        (config(max_model_len=8193), machine(2, 24), ["--max-model-len 8193", "8192"]),
+        (config(max_model_len=8000, kv_cache_memory_bytes=100 << 20), machine(2, 24), ["8000", "100 MiB", "2256"]),
+        (config(kv_cache_memory_bytes=1000), machine(2, 24), ["8192", "1000 B", "holds 0 tokens"]),
+        (config(kv_cache_memory_bytes=24 * GIB), machine(2, 24), ["--kv-cache-memory 24 GiB", "of memory there is"]),
+        (config(), machine(1, 1), ["1.25 GiB", "922 MiB", "smaller model"]),
+        (config(), machine(8, 64, 0.5), ["512 MiB", "free some"]),
+        (config(runner="fake"), machine(2, 24), ["--runner fake"]),
+        (config(device="cuda"), machine(2, 24), ["cuda", "--kv-cache-memory"]),
+    ],
+)
+def test_what_cannot_be_is_refused_naming_both_numbers(
+    asked: ServeConfig, facts: MachineFacts, words: list[str]
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(asked, facts, SMOL)
+    assert all(word in caught.value.message for word in words), caught.value.message
+
+
+def test_a_context_that_nobody_asked_for_is_cut_with_a_note() -> None:
+    resolved = resolve(config(kv_cache_memory_bytes=100 << 20), machine(2, 24), SMOL)
+    assert resolved.runner_config.max_model_len == 2256
+    assert "8192" in resolved.notes[0]
+    assert "2256" in resolved.notes[0]
+
+
+def test_an_accelerator_brings_its_own_memory() -> None:
+    card = machine(1, 139)
+    resolved = resolve(config(device="cuda"), machine(16, 128), SMOL, card)
+    assert resolved.scheduler_config.max_num_seqs == 256
+    assert resolved.scheduler_config.max_num_batched_tokens == 8192
+    assert resolved.memory_bytes == ENGINE_BYTES["torch"]
+    assert 0.3 * card.memory_bytes < resolved.kv_bytes < 0.45 * card.memory_bytes
+    given = resolve(config(device="cuda:1", kv_cache_memory_bytes=GIB), machine(16, 128), SMOL)
+    assert given.kv_bytes <= GIB
+
+
+def test_a_scripted_model_needs_no_runner_of_weights() -> None:
+    assert resolve(config(), machine(1, 1), FAKE).runner == "fake"
+    with pytest.raises(InvalidRequest, match="no weights"):
+        resolve(config(runner="torch"), machine(1, 1), FAKE)
+
+
+def test_resolving_is_pure() -> None:
+    asked, facts = config(), machine(2, 24)
+    assert resolve(asked, facts, SMOL) == resolve(asked, facts, SMOL)
+    assert asked == config()

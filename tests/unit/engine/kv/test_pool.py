@@ -1,0 +1,60 @@
+"""The block pool against a set of owned blocks (BUG-025)."""
+
+from random import Random
+
+import pytest
+
+from tribar.core.errors import Internal, InvalidRequest
+from tribar.core.ids import NULL_BLOCK, BlockId
+from tribar.engine.kv.pool import BlockPool
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_use_keeps_every_block_accounted_for(seed: int) -> None:
+    rng = Random(seed)
+    pool = BlockPool(20)
+    owned: list[BlockId] = []
+    for _ in range(1000):
+        if rng.random() < 0.5:
+            n = rng.randint(0, 6)
+            if n > pool.n_free:
+                with pytest.raises(Internal):
+                    pool.allocate(n)
+            else:
+                taken = pool.allocate(n)
+                assert NULL_BLOCK not in taken
+                assert not set(taken) & set(owned)
+                owned += taken
+        else:
+            rng.shuffle(owned)
+            n = rng.randint(0, len(owned))
+            pool.free(owned[:n])
+            del owned[:n]
+        pool.check(owned)
+        assert pool.n_free + len(owned) == pool.n_usable == 19
+
+
+def test_double_free_is_refused() -> None:
+    pool = BlockPool(4)
+    [block_id] = pool.allocate(1)
+    pool.free([block_id])
+    with pytest.raises(Internal, match=f"block {block_id}"):
+        pool.free([block_id])
+
+
+def test_null_block_cannot_be_freed() -> None:
+    with pytest.raises(Internal, match="block 0"):
+        BlockPool(4).free([NULL_BLOCK])
+
+
+def test_check_notices_a_lost_block() -> None:
+    pool = BlockPool(4)
+    pool.allocate(2)
+    with pytest.raises(AssertionError):
+        pool.check([])
+
+
+def test_pool_without_usable_blocks_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        BlockPool(1)
+    assert caught.value.param == "n_blocks"
