@@ -5,5 +5,8 @@
 namespace tribar {
 
 void bind_kernels(nanobind::module_& kernels);
+void bind_pack(nanobind::module_& module);
+void bind_sampler(nanobind::module_& module);
+void bind_runner(nanobind::module_& module);
 
 }  // namespace tribar
