@@ -66,6 +66,6 @@ def random_weights(config: Mapping[str, Any], seed: int = 0) -> MemoryWeights:
     return MemoryWeights({"config": config}, arrays)
 
 
-def tiny_checkpoint(path: Path, max_model_len: int | None = None) -> Checkpoint:
+def tiny_checkpoint(path: Path, max_model_len: int | None = None, *, head_dim: int = 8) -> Checkpoint:
     """A drop-in for ``open_checkpoint`` that ignores the path: the same tiny Llama each time."""
-    return understand(random_weights(LLAMA_CONFIG), max_model_len)
+    return understand(random_weights(LLAMA_CONFIG | {"head_dim": head_dim}), max_model_len)
