@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from tests.unit.runtime.native.matrices import F32, LEVELS, bf16_bits
+
 from tribar.runtime.native._native import kernels
 
 pytestmark = pytest.mark.parametrize("level", LEVELS)
