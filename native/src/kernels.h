@@ -1,8 +1,9 @@
-// The kernels of one CPU level, as a table of functions. Levels are compiled from src/kernels/*.cpp with their own
-// flags; kernels_for() picks by CPUID, or by the variable TRIBAR_CPU_LEVEL (which may only lower it).
+// The kernels of one CPU level, as a table of functions. src/kernels/level.cpp is compiled once per level with that
+// level's flags; kernels_for() picks one at run time.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kv.h"
 #include "matrix.h"
@@ -52,6 +53,11 @@ struct Kernels {
   // running maximum, sum and unnormalised output at index (i * n_heads + h) of max, sum, and acc [.][head_dim].
   void (*attend_span)(const KvCache&, const AttentionTask&, int span, float* max, float* sum, float* acc);
 
+  // Writes task.out from the partials of spans in increasing order: max, sum [n_spans][n_queries * n_heads], acc [...][
+  // head_dim]. Spans that no query of the task sees may be among them or not.
+  void (*merge_spans)(const AttentionTask&, int head_dim, int n_spans, const float* max, const float* sum,
+                      const float* acc);
+
   // Index of the largest, ties to the lowest; -1 where x holds NaN or +inf.
   int (*argmax)(const float* x, int n);
 
@@ -64,6 +70,11 @@ struct Kernels {
   double (*exp_sum)(const float* x, int n, double largest, double inverse_temperature);
 };
 
-const Kernels& kernels_for(const std::string& wanted_level);  // "" = the best this CPU has
+// The levels of this CPU, best first: avx512, avx2, portable.
+std::vector<std::string> cpu_levels();
+
+// The kernels of a level. Empty: what the variable TRIBAR_CPU_LEVEL says, or the best this CPU has. Throws
+// std::invalid_argument for a level that is unknown or more than this CPU has.
+const Kernels& kernels_for(const std::string& wanted_level);
 
 }  // namespace tribar

@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "inline.h"
+
 namespace tribar {
 
 constexpr int kStrip = 16;  // output columns per strip
@@ -27,7 +29,7 @@ constexpr int kGroup = 32;  // inputs per group
 
 enum class WeightType : int { Int4 = 0, Int8 = 1, Bf16 = 2, F32 = 3 };
 
-constexpr size_t group_bytes(WeightType type) {
+constexpr TRIBAR_INLINE size_t group_bytes(WeightType type) {
   switch (type) {
     case WeightType::Int4: return 320;
     case WeightType::Int8: return 576;
@@ -42,9 +44,9 @@ struct Matrix {
   int k = 0;  // inputs, padded to a multiple of kGroup
   const uint8_t* data = nullptr;
 
-  int n_strips() const { return (n + kStrip - 1) / kStrip; }
-  size_t strip_bytes() const { return static_cast<size_t>(k / kGroup) * group_bytes(type); }
-  const uint8_t* strip(int s) const { return data + s * strip_bytes(); }
+  TRIBAR_INLINE int n_strips() const { return (n + kStrip - 1) / kStrip; }
+  TRIBAR_INLINE size_t strip_bytes() const { return static_cast<size_t>(k / kGroup) * group_bytes(type); }
+  TRIBAR_INLINE const uint8_t* strip(int s) const { return data + s * strip_bytes(); }
 };
 
 // Rows of activations, prepared once per layer input. Which pointers are set depends on the weights they will meet:

@@ -2,8 +2,10 @@
 #include "../kernels.h"
 #include "simd.h"
 
-#include "gemm.inc"
 #include "rows.inc"
+
+#include "gemm.inc"
+#include "kv_types.inc"
 
 #include "attention.inc"
 #include "vocabulary.inc"
@@ -14,7 +16,7 @@
 namespace tribar::TRIBAR_NAMESPACE {
 
 extern const Kernels kKernels;
-const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm, rms_norm, quantise, to_bf16, rope, kv_write, attend_span, argmax,
-                       run_maxima, run_weights, exp_sum};
+const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm,     rms_norm,    quantise,    to_bf16, rope,
+                       kv_write,                       attend_span, merge_spans, argmax, run_maxima, run_weights, exp_sum};
 
 }  // namespace tribar::TRIBAR_NAMESPACE

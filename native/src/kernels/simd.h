@@ -3,10 +3,15 @@
 // The including file is compiled once per level with TRIBAR_LEVEL_AVX512, TRIBAR_LEVEL_AVX2 or TRIBAR_LEVEL_PORTABLE
 // defined, into a namespace of its own. Within a level the operations are exact IEEE single operations in a fixed
 // order: -ffp-contract=off keeps the compiler from fusing what is not written as fma().
+//
+// These files are compiled with instructions that the CPU may lack, so nothing in them may end up as a shared inline
+// function that the linker could pick for everybody: no standard library templates, and inline code only by
+// TRIBAR_INLINE or in an unnamed namespace.
 #pragma once
-#include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "../inline.h"
 
 #if defined(TRIBAR_LEVEL_AVX512) || defined(TRIBAR_LEVEL_AVX2)
 #include <immintrin.h>
@@ -19,14 +24,18 @@
 #else
 #define TRIBAR_NAMESPACE portable
 #endif
-#define TRIBAR_INLINE inline __attribute__((always_inline))
+// A loop over registers: only unrolled does it keep its array in them.
+#define TRIBAR_UNROLL _Pragma("GCC unroll 16")
 
 namespace tribar::TRIBAR_NAMESPACE {
 
 #if defined(TRIBAR_LEVEL_AVX512)
 
-constexpr int kTileRows = 12;   // rows of a GEMM tile: accumulators that fit the registers
-constexpr int kQueryRows = 6;   // query rows of an attention tile
+// Accumulators that fit the registers: rows of a GEMM tile; query rows of an attention tile, and for these the blocks
+// scored together and the 16-column strips of V added together.
+constexpr int kTileRows = 12, kQueryRows = 6, kScoreBlocks = 4, kValueStrips = 4;
+
+TRIBAR_INLINE unsigned lanes_from(int lane) { return 0xffffu << (lane < 0 ? 0 : lane > 16 ? 16 : lane); }
 
 struct F16 {
   __m512 v;
@@ -37,14 +46,27 @@ struct F16 {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
   TRIBAR_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
+  TRIBAR_INLINE void store_bf16(uint16_t* p) const {  // denormals become zero, as in dot2
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
+  }
 };
 TRIBAR_INLINE F16 operator+(F16 a, F16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 operator-(F16 a, F16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 operator*(F16 a, F16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 operator/(F16 a, F16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 fma(F16 a, F16 b, F16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// max and min give the second operand where either is NaN. where_negative goes by the sign bit. keep_lanes replaces what
+// is outside [first, last]. equal_lanes is a bit set.
 TRIBAR_INLINE F16 max(F16 a, F16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 min(F16 a, F16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+TRIBAR_INLINE F16 where_negative(F16 x, F16 then, F16 otherwise) {
+  return {_mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x.v)), otherwise.v, then.v)};
+}
+TRIBAR_INLINE F16 keep_lanes(F16 x, int first, int last, float otherwise) {
+  const unsigned kept = lanes_from(first) & ~lanes_from(last + 1);
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>(kept), _mm512_set1_ps(otherwise), x.v)};
+}
+TRIBAR_INLINE unsigned equal_lanes(F16 a, F16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
 
 // 64 unsigned bytes: 16 lanes of 4 inputs.
 struct U64 {
@@ -59,14 +81,27 @@ struct U64 {
 struct I16 {
   __m512i v;
   static TRIBAR_INLINE I16 zero() { return {_mm512_setzero_si512()}; }
+  TRIBAR_INLINE I16 total() const { return *this; }
   TRIBAR_INLINE F16 to_float() const { return {_mm512_cvtepi32_ps(v)}; }
 };
+// 128 * high + low - offset.
+TRIBAR_INLINE I16 join(I16 high, I16 low, int32_t offset) {
+  return {_mm512_sub_epi32(_mm512_add_epi32(_mm512_slli_epi32(high.v, 7), low.v), _mm512_set1_epi32(offset))};
+}
 // acc + the exact dot products of 4 unsigned bytes per lane with the same 4 signed bytes.
 TRIBAR_INLINE I16 dot4(I16 acc, U64 w, const int8_t* q) {
   int32_t four;
   std::memcpy(&four, q, 4);
   return {_mm512_dpbusd_epi32(acc.v, w.v, _mm512_set1_epi32(four))};
 }
+
+// The same where the unsigned bytes are at most 15, for at most 8 times 4 inputs.
+struct NibbleSum {
+  I16 v;
+  static TRIBAR_INLINE NibbleSum zero() { return {I16::zero()}; }
+  TRIBAR_INLINE void add(U64 w, const int8_t* q) { v = dot4(v, w, q); }
+  TRIBAR_INLINE I16 total() const { return v; }
+};
 
 // 16 lanes of 2 bf16 each, dotted with the same 2 bf16.
 struct B32 {
@@ -84,8 +119,7 @@ TRIBAR_INLINE F16 power_of_two(F16 n) { return {_mm512_scalef_ps(_mm512_set1_ps(
 
 #elif defined(TRIBAR_LEVEL_AVX2)
 
-constexpr int kTileRows = 3;
-constexpr int kQueryRows = 3;
+constexpr int kTileRows = 3, kQueryRows = 4, kScoreBlocks = 1, kValueStrips = 1;
 
 struct F16 {
   __m256 a, b;
@@ -100,6 +134,17 @@ struct F16 {
     _mm256_storeu_ps(p, a);
     _mm256_storeu_ps(p + 8, b);
   }
+  static TRIBAR_INLINE __m256i bf16_half(__m256 x) {  // round to nearest even; NaN stays NaN, quiet
+    const __m256i bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
+    const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), _mm256_or_si256(high, _mm256_set1_epi32(64)), is_nan);
+  }
+  TRIBAR_INLINE void store_bf16(uint16_t* p) const {
+    const __m256i packed = _mm256_packus_epi32(bf16_half(a), bf16_half(b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+  }
 };
 TRIBAR_INLINE F16 operator+(F16 x, F16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 TRIBAR_INLINE F16 operator-(F16 x, F16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
@@ -110,6 +155,22 @@ TRIBAR_INLINE F16 fma(F16 x, F16 y, F16 z) {
 }
 TRIBAR_INLINE F16 max(F16 x, F16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 TRIBAR_INLINE F16 min(F16 x, F16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+TRIBAR_INLINE F16 where_negative(F16 x, F16 then, F16 otherwise) {
+  return {_mm256_blendv_ps(otherwise.a, then.a, x.a), _mm256_blendv_ps(otherwise.b, then.b, x.b)};
+}
+TRIBAR_INLINE F16 keep_lanes(F16 x, int first, int last, float otherwise) {
+  const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), high = _mm256_add_epi32(low, _mm256_set1_epi32(8));
+  const __m256i before = _mm256_set1_epi32(first), after = _mm256_set1_epi32(last);
+  const auto dropped = [&](__m256i lane) {
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_cmpgt_epi32(before, lane), _mm256_cmpgt_epi32(lane, after)));
+  };
+  const __m256 other = _mm256_set1_ps(otherwise);
+  return {_mm256_blendv_ps(x.a, other, dropped(low)), _mm256_blendv_ps(x.b, other, dropped(high))};
+}
+TRIBAR_INLINE unsigned equal_lanes(F16 x, F16 y) {
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ));
+  return static_cast<unsigned>(low | _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ)) << 8);
+}
 
 struct U64 {
   __m256i a, b;
@@ -130,8 +191,14 @@ struct U64 {
 struct I16 {
   __m256i a, b;
   static TRIBAR_INLINE I16 zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  TRIBAR_INLINE I16 total() const { return *this; }
   TRIBAR_INLINE F16 to_float() const { return {_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)}; }
 };
+TRIBAR_INLINE I16 join(I16 high, I16 low, int32_t offset) {
+  const __m256i o = _mm256_set1_epi32(offset);
+  return {_mm256_sub_epi32(_mm256_add_epi32(_mm256_slli_epi32(high.a, 7), low.a), o),
+          _mm256_sub_epi32(_mm256_add_epi32(_mm256_slli_epi32(high.b, 7), low.b), o)};
+}
 // vpmaddubsw saturates at 16 bits: 255 * 127 * 2 does not fit. The even and the odd bytes are therefore widened to 16
 // bits and multiplied with vpmaddwd, which is exact.
 TRIBAR_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i q) {
@@ -146,6 +213,23 @@ TRIBAR_INLINE I16 dot4(I16 acc, U64 w, const int8_t* q) {
   const __m256i x = _mm256_set1_epi32(four);
   return {dot4_half(acc.a, w.a, x), dot4_half(acc.b, w.b, x)};
 }
+
+// With nibbles nothing saturates: 8 sums of two products are at most 8 * 2 * 15 * 127 = 30480 in magnitude.
+struct NibbleSum {
+  __m256i a, b;
+  static TRIBAR_INLINE NibbleSum zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  TRIBAR_INLINE void add(U64 w, const int8_t* q) {
+    int32_t four;
+    std::memcpy(&four, q, 4);
+    const __m256i x = _mm256_set1_epi32(four);
+    a = _mm256_add_epi16(a, _mm256_maddubs_epi16(w.a, x));
+    b = _mm256_add_epi16(b, _mm256_maddubs_epi16(w.b, x));
+  }
+  TRIBAR_INLINE I16 total() const {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones)};
+  }
+};
 
 struct B32 {
   __m256i a, b;
@@ -179,8 +263,7 @@ TRIBAR_INLINE F16 power_of_two(F16 n) { return {power_half(n.a), power_half(n.b)
 
 #else
 
-constexpr int kTileRows = 4;
-constexpr int kQueryRows = 4;
+constexpr int kTileRows = 2, kQueryRows = 2, kScoreBlocks = 1, kValueStrips = 1;
 
 TRIBAR_INLINE float float_from_fp16(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, rest = h & 0x7fff;
@@ -217,6 +300,14 @@ struct F16 {
     return r;
   }
   TRIBAR_INLINE void store(float* p) const { std::memcpy(p, v, 64); }
+  TRIBAR_INLINE void store_bf16(uint16_t* p) const {  // round to nearest even; NaN stays NaN, quiet
+    uint32_t bits[16];
+    std::memcpy(bits, v, 64);
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t rounded = (bits[i] + 0x7fff + ((bits[i] >> 16) & 1)) >> 16;
+      p[i] = static_cast<uint16_t>((bits[i] & 0x7fffffff) > 0x7f800000 ? (bits[i] >> 16) | 64 : rounded);
+    }
+  }
 };
 #define TRIBAR_LANES(expression) \
   F16 r;                         \
@@ -227,9 +318,19 @@ TRIBAR_INLINE F16 operator-(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] - 
 TRIBAR_INLINE F16 operator*(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] * b.v[i]); }
 TRIBAR_INLINE F16 operator/(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] / b.v[i]); }
 TRIBAR_INLINE F16 fma(const F16& a, const F16& b, const F16& c) { TRIBAR_LANES(a.v[i] * b.v[i] + c.v[i]); }
-// As vmaxps and vminps: the second operand where either is NaN.
 TRIBAR_INLINE F16 max(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
 TRIBAR_INLINE F16 min(const F16& a, const F16& b) { TRIBAR_LANES(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+TRIBAR_INLINE F16 where_negative(const F16& x, const F16& then, const F16& otherwise) {
+  TRIBAR_LANES(__builtin_signbit(x.v[i]) ? then.v[i] : otherwise.v[i]);
+}
+TRIBAR_INLINE F16 keep_lanes(const F16& x, int first, int last, float otherwise) {
+  TRIBAR_LANES(i >= first && i <= last ? x.v[i] : otherwise);
+}
+TRIBAR_INLINE unsigned equal_lanes(const F16& a, const F16& b) {
+  unsigned mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= (a.v[i] == b.v[i] ? 1u : 0u) << i;
+  return mask;
+}
 
 struct U64 {
   uint8_t v[64];
@@ -253,14 +354,27 @@ struct U64 {
 struct I16 {
   int32_t v[16];
   static TRIBAR_INLINE I16 zero() { return {}; }
+  TRIBAR_INLINE const I16& total() const { return *this; }
   TRIBAR_INLINE F16 to_float() const { TRIBAR_LANES(static_cast<float>(v[i])); }
 };
+TRIBAR_INLINE I16 join(const I16& high, const I16& low, int32_t offset) {
+  I16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = 128 * high.v[i] - offset + low.v[i];
+  return r;
+}
 TRIBAR_INLINE I16 dot4(const I16& acc, const U64& w, const int8_t* q) {
   I16 r = acc;
   for (int i = 0; i < 16; ++i)
     for (int j = 0; j < 4; ++j) r.v[i] += static_cast<int32_t>(w.v[4 * i + j]) * q[j];
   return r;
 }
+
+struct NibbleSum {
+  I16 v;
+  static TRIBAR_INLINE NibbleSum zero() { return {I16::zero()}; }
+  TRIBAR_INLINE void add(const U64& w, const int8_t* q) { v = dot4(v, w, q); }
+  TRIBAR_INLINE const I16& total() const { return v; }
+};
 
 struct B32 {
   uint16_t v[32];
@@ -281,13 +395,14 @@ TRIBAR_INLINE F16 dot2(const F16& acc, const B32& w, const uint16_t* x) {
   TRIBAR_LANES((acc.v[i] + float_from_bf16(w.v[2 * i]) * x0) + float_from_bf16(w.v[2 * i + 1]) * x1);
 }
 
-TRIBAR_INLINE F16 round_even(const F16& x) { TRIBAR_LANES(std::nearbyint(x.v[i])); }
+// Adding 1.5 * 2^23 leaves |x| < 2^22 rounded to nearest even in the low bits of the mantissa.
+TRIBAR_INLINE F16 round_even(const F16& x) { TRIBAR_LANES((x.v[i] + 12582912.0f) - 12582912.0f); }
 TRIBAR_INLINE F16 power_of_two(const F16& n) {
+  uint32_t bits[16];
+  std::memcpy(bits, (n + F16::splat(12582912.0f)).v, 64);
+  for (int i = 0; i < 16; ++i) bits[i] = (bits[i] + 127) << 23;
   F16 r;
-  for (int i = 0; i < 16; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(n.v[i]) + 127) << 23;
-    std::memcpy(&r.v[i], &bits, 4);
-  }
+  std::memcpy(r.v, bits, 64);
   return r;
 }
 
@@ -295,8 +410,9 @@ TRIBAR_INLINE F16 power_of_two(const F16& n) {
 
 // exp(x) for x <= 0 (softmax and sigmoid arguments), to about 2 units in the last place: x = n ln 2 + r with
 // |r| <= ln 2 / 2, and exp(r) by the Taylor polynomial of degree 7. Below -87 the result is exp(-87), about 1e-38.
+// NaN stays NaN: max gives its second operand then.
 TRIBAR_INLINE F16 exp_nonpositive(F16 x) {
-  x = max(x, F16::splat(-87.0f));
+  x = max(F16::splat(-87.0f), x);
   const F16 n = round_even(x * F16::splat(1.44269504f));
   F16 r = fma(n, F16::splat(-0.693145752f), x);
   r = fma(n, F16::splat(-1.42860677e-6f), r);

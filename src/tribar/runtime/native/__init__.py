@@ -1,0 +1,1 @@
+"""The native CPU runner: C++ kernels (``native/``) behind the runner contract."""

@@ -1,0 +1,11 @@
+// What each part of the module tribar.runtime.native._native adds to it.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace tribar {
+
+void bind_kernels(nanobind::module_& kernels);
+void bind_pack(nanobind::module_& packing);
+void bind_sampler(nanobind::module_& sampling);
+
+}  // namespace tribar
