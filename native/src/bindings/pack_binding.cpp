@@ -1,5 +1,4 @@
 // Packing for Python: the tests' view, and the loader's.
-#include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -10,6 +9,7 @@
 #include <tuple>
 
 #include "../pack.h"
+#include "bindings.h"
 
 namespace nb = nanobind;
 
@@ -82,15 +82,15 @@ void column(Bytes data, int type, int n, int k, int index, Floats out) {
 
 }  // namespace
 
-void bind_pack(nb::module_& m) {
-  m.def("pack_strips", &pack, nb::arg("parts"), nb::arg("weight_type"), nb::arg("is_gated"), nb::arg("strip_begin"),
+void bind_pack(nb::module_& packing) {
+  packing.def("pack_strips", &pack, nb::arg("parts"), nb::arg("weight_type"), nb::arg("is_gated"), nb::arg("strip_begin"),
         nb::arg("strip_end"), nb::arg("out"),
         "Packs strips of a matrix into out; (part, row, input) of the first group that does not fit fp16, part -1 for none.");
-  m.def("packed_shape", &packed_shape, nb::arg("parts"), nb::arg("weight_type"), nb::arg("is_gated"),
+  packing.def("packed_shape", &packed_shape, nb::arg("parts"), nb::arg("weight_type"), nb::arg("is_gated"),
         "(columns, padded inputs, bytes) of the packed matrix.");
-  m.def("plan_matrices", &plan, nb::arg("parts"), nb::arg("rule"), nb::arg("is_gated"),
+  packing.def("plan_matrices", &plan, nb::arg("parts"), nb::arg("rule"), nb::arg("is_gated"),
         "(weight type, number of parts) of each matrix that parts with one input are packed into.");
-  m.def("read_column", &column, nb::arg("data"), nb::arg("weight_type"), nb::arg("n"), nb::arg("k"), nb::arg("index"),
+  packing.def("read_column", &column, nb::arg("data"), nb::arg("weight_type"), nb::arg("n"), nb::arg("k"), nb::arg("index"),
         nb::arg("out"), "Inputs [0, len(out)) of one column of a packed matrix, in fp32.");
 }
 

@@ -1,6 +1,6 @@
 // The sampler for Python: specifications and counts for the runner, single draws for the tests.
-#include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -12,10 +12,9 @@
 #include <tuple>
 #include <utility>
 
-#include <nanobind/stl/optional.h>
-
 #include "../philox.h"
 #include "../sampler.h"
+#include "bindings.h"
 
 namespace nb = nanobind;
 
@@ -71,24 +70,22 @@ void make_spec(SamplingSpec* self, double temperature, double top_p, int top_k, 
                double frequency_penalty, double repetition_penalty,
                const std::vector<std::pair<int32_t, double>>& logit_bias, int min_tokens,
                std::vector<int32_t> suppressed, uint64_t seed) {
-  new (self) SamplingSpec{temperature, top_p, min_p, top_k, presence_penalty, frequency_penalty, repetition_penalty};
+  new (self) SamplingSpec{temperature,       top_p,              min_p, top_k, presence_penalty,
+                          frequency_penalty, repetition_penalty, {},    min_tokens, std::move(suppressed), seed};
   for (const auto& [id, value] : logit_bias) self->bias.push_back({id, value});
-  self->min_tokens = min_tokens;
-  self->suppressed = std::move(suppressed);
-  self->seed = seed;
 }
 
 }  // namespace
 
-void bind_sampler(nb::module_& m) {
-  nb::class_<SamplingSpec>(m, "SamplingSpec", "SamplingParams for the native sampler; ids must lie in the vocabulary.")
+void bind_sampler(nb::module_& sampling) {
+  nb::class_<SamplingSpec>(sampling, "SamplingSpec", "SamplingParams for the native sampler; ids must lie in the vocabulary.")
       .def("__init__", &make_spec, nb::kw_only(), nb::arg("temperature") = 1.0, nb::arg("top_p") = 1.0,
            nb::arg("top_k") = 0, nb::arg("min_p") = 0.0, nb::arg("presence_penalty") = 0.0,
            nb::arg("frequency_penalty") = 0.0, nb::arg("repetition_penalty") = 1.0,
            nb::arg("logit_bias") = std::vector<std::pair<int32_t, double>>{}, nb::arg("min_tokens") = 0,
            nb::arg("suppressed") = std::vector<int32_t>{}, nb::arg("seed") = 0)
       .def_prop_ro("has_penalties", &SamplingSpec::has_penalties);
-  nb::class_<TokenCounts>(m, "TokenCounts", "How often each id stands in one sequence, for penalties.")
+  nb::class_<TokenCounts>(sampling, "TokenCounts", "How often each id stands in one sequence, for penalties.")
       .def(
           "__init__",
           [](TokenCounts* self, Vector<int32_t> ids, int n_prompt, int capacity) {
@@ -96,14 +93,14 @@ void bind_sampler(nb::module_& m) {
           },
           nb::arg("ids"), nb::arg("n_prompt"), nb::arg("capacity"))
       .def("add_output", &TokenCounts::add_output, nb::arg("id"));
-  nb::class_<Sampler>(m, "Sampler", "Draws from single rows of logits, one thread at a time.")
+  nb::class_<Sampler>(sampling, "Sampler", "Draws from single rows of logits, one thread at a time.")
       .def(nb::init<int, const std::string&>(), nb::arg("vocab_size"), nb::arg("level") = "")
       .def("sample", &Sampler::sample, nb::arg("logits"), nb::arg("spec"), nb::arg("counts").none(),
            nb::arg("output_index"), nb::arg("mask").none() = nb::none(),
            "(id, error, whether the fast bounds left it open); id is -1 where there is an error.")
       .def("token_logprobs", &Sampler::logprobs, nb::arg("logits"), nb::arg("token"), nb::arg("k"),
            "(error, log-probability of token, top ids, their log-probabilities).");
-  m.def("philox_uniform", &philox_uniform, nb::arg("seed"), nb::arg("output_index"), nb::arg("purpose") = kDrawPurpose);
+  sampling.def("philox_uniform", &philox_uniform, nb::arg("seed"), nb::arg("output_index"), nb::arg("purpose") = kDrawPurpose);
 }
 
 }  // namespace tribar

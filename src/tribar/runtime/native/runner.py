@@ -171,7 +171,7 @@ def _check(config: RunnerConfig) -> None:
 def _spec(sampling: SamplingParams) -> Any:  # noqa: ANN401
     if sampling.seed is None and sampling.temperature > 0:
         raise Internal("a row that draws needs a seed, but its sampling parameters have none")
-    return _native.SamplingSpec(
+    return _native.sampling.SamplingSpec(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,

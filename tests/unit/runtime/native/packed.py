@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from tribar.runtime.formats.base import TensorInfo
 from tribar.runtime.formats.gguf_quants import BLOCK_TYPES, dequantise
-from tribar.runtime.native import _native
+from tribar.runtime.native._native import packing
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -45,9 +45,9 @@ def stored_floats(stored: Part) -> Floats:
 
 def pack(parts: Sequence[Part], weight_type: int, *, is_gated: bool = False) -> tuple[Bytes, int, int]:
     """Packed bytes, columns and padded inputs; fails on a fault."""
-    n, k, n_bytes = _native.packed_shape(list(parts), weight_type, is_gated)
+    n, k, n_bytes = packing.packed_shape(list(parts), weight_type, is_gated)
     out = np.full(n_bytes, 0xEE, np.uint8)
-    fault = _native.pack_strips(list(parts), weight_type, is_gated, 0, -(-n // 16), out)
+    fault = packing.pack_strips(list(parts), weight_type, is_gated, 0, -(-n // 16), out)
     assert fault[0] == -1, fault
     return out, n, k
 

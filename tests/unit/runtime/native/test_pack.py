@@ -21,7 +21,7 @@ from tests.unit.runtime.native.packed import (
 )
 
 from tribar.runtime.formats.gguf_quants import BLOCK_TYPES
-from tribar.runtime.native import _native
+from tribar.runtime.native._native import packing
 
 AUTO = 0
 CODED = {"Q4_0": 15, "Q4_1": 15, "Q4_K": 15, "Q5_0": 31, "Q5_1": 31, "Q5_K": 31, "Q8_0": 255}
@@ -154,7 +154,7 @@ def test_strips_can_be_packed_apart() -> None:
     whole, n, _ = pack(parts, INT4)
     out = np.zeros_like(whole)
     for begin, end in ((3, 5), (0, 1), (1, 3), (4, 4)):
-        assert _native.pack_strips(parts, INT4, False, begin, end, out)[0] == -1
+        assert packing.pack_strips(parts, INT4, False, begin, end, out)[0] == -1
     assert n == 70
     assert (out == whole).all()
 
@@ -168,7 +168,7 @@ def test_read_column_is_the_packed_weight(weight_type: int) -> None:
         for column in (0, 15, 16, 36):
             for length in (256, 100, 1, 0):
                 out = np.full(length, np.nan, np.float32)
-                _native.read_column(data, weight_type, n, k, column, out)
+                packing.read_column(data, weight_type, n, k, column, out)
                 assert (out == matrix[column, :length]).all()
 
 
@@ -176,16 +176,16 @@ def test_auto_follows_the_stored_type() -> None:
     wanted = {"F32": F32, "F16": BF16, "BF16": BF16, "Q4_0": INT4, "Q4_1": INT4, "Q4_K": INT4}
     for name in BLOCK_TYPES:
         parts = [random_part(name, 16, 256, 0)]
-        assert _native.plan_matrices(parts, AUTO, False) == [(wanted.get(name, INT8), 1)]
+        assert packing.plan_matrices(parts, AUTO, False) == [(wanted.get(name, INT8), 1)]
         for rule in (1, 2, 3, 4):
-            assert _native.plan_matrices(parts, rule, False) == [(rule - 1, 1)]
+            assert packing.plan_matrices(parts, rule, False) == [(rule - 1, 1)]
 
 
 def test_neighbours_of_one_type_share_a_matrix() -> None:
     q, k, v = (random_part(name, 16, 256, 0) for name in ("Q4_K", "Q4_K", "Q6_K"))
-    assert _native.plan_matrices([q, k, v], AUTO, False) == [(INT4, 2), (INT8, 1)]
-    assert _native.plan_matrices([q, k, v], 2, False) == [(INT8, 3)]
-    assert _native.plan_matrices([q, v], AUTO, True) == [(INT8, 2)]
+    assert packing.plan_matrices([q, k, v], AUTO, False) == [(INT4, 2), (INT8, 1)]
+    assert packing.plan_matrices([q, k, v], 2, False) == [(INT8, 3)]
+    assert packing.plan_matrices([q, v], AUTO, True) == [(INT8, 2)]
 
 
 def overflowing(name: str, value: float) -> Part:
@@ -216,11 +216,11 @@ def test_what_fp16_cannot_scale_is_a_fault(name: str, value: float, input_at: in
     """Named by part, row and input; the other strips are untouched by it. Bf16 and F32 carry the weights on."""
     parts = [random_part("F32", 3, 256, 0), overflowing(name, value)]
     weight_type = INT8
-    _, _, n_bytes = _native.packed_shape(parts, weight_type, False)
+    _, _, n_bytes = packing.packed_shape(parts, weight_type, False)
     out = np.zeros(n_bytes, np.uint8)
-    fault = _native.pack_strips(parts, weight_type, False, 0, 2, out)
+    fault = packing.pack_strips(parts, weight_type, False, 0, 2, out)
     assert fault == (1, 18, input_at)
-    assert _native.pack_strips(parts, weight_type, False, 0, 1, out)[0] == -1
+    assert packing.pack_strips(parts, weight_type, False, 0, 1, out)[0] == -1
     with np.errstate(over="ignore", invalid="ignore"):
         pack(parts, F32)
         pack(parts, BF16)
@@ -265,4 +265,4 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
         "out": np.zeros(2048, np.uint8),
     }
     with pytest.raises(ValueError, match=message):
-        _native.pack_strips(**{**arguments, **change})
+        packing.pack_strips(**{**arguments, **change})
