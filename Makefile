@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 MODEL ?=
 bin := $(VENV)/bin
-native := $(wildcard native/* native/src/* native/src/*/*)
+native := $(wildcard native/*.* native/src/*.* native/src/*/*.*)
 
 .PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread lint bench clean
 

@@ -69,8 +69,9 @@ enum class Epilogue : int {
   GatedGelu,  // the same with the tanh approximation of gelu
 };
 
+// Gated epilogues need n to be a multiple of 32: gate and up are padded to 16 columns each before they are interleaved.
 struct Output {
-  float* data = nullptr;        // [m][stride]
+  float* data = nullptr;        // [m][stride]; columns [0, n), or [0, n / 2) where gated, are written and no others
   int stride = 0;
   const float* bias = nullptr;  // [n] or null, added to acc first
   Epilogue epilogue = Epilogue::Store;

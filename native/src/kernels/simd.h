@@ -25,7 +25,11 @@
 #define TRIBAR_NAMESPACE portable
 #endif
 // A loop over registers: only unrolled does it keep its array in them.
+#ifdef __clang__
+#define TRIBAR_UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define TRIBAR_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 namespace tribar::TRIBAR_NAMESPACE {
 
@@ -67,6 +71,9 @@ TRIBAR_INLINE F16 keep_lanes(F16 x, int first, int last, float otherwise) {
   return {_mm512_mask_blend_ps(static_cast<__mmask16>(kept), _mm512_set1_ps(otherwise), x.v)};
 }
 TRIBAR_INLINE unsigned equal_lanes(F16 a, F16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
+// All 16 lanes, halves onto halves. lanes_max is meaningless where one is NaN.
+TRIBAR_INLINE float lanes_sum(F16 x) { return _mm512_reduce_add_ps(x.v); }
+TRIBAR_INLINE float lanes_max(F16 x) { return _mm512_reduce_max_ps(x.v); }
 
 // 64 unsigned bytes: 16 lanes of 4 inputs.
 struct U64 {
@@ -170,6 +177,19 @@ TRIBAR_INLINE F16 keep_lanes(F16 x, int first, int last, float otherwise) {
 TRIBAR_INLINE unsigned equal_lanes(F16 x, F16 y) {
   const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ));
   return static_cast<unsigned>(low | _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ)) << 8);
+}
+
+TRIBAR_INLINE float lanes_sum(F16 x) {
+  const __m256 eight = _mm256_add_ps(x.a, x.b);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+TRIBAR_INLINE float lanes_max(F16 x) {
+  const __m256 eight = _mm256_max_ps(x.a, x.b);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 struct U64 {
@@ -330,6 +350,17 @@ TRIBAR_INLINE unsigned equal_lanes(const F16& a, const F16& b) {
   unsigned mask = 0;
   for (int i = 0; i < 16; ++i) mask |= (a.v[i] == b.v[i] ? 1u : 0u) << i;
   return mask;
+}
+
+TRIBAR_INLINE float lanes_sum(F16 x) {
+  for (int half = 8; half >= 1; half /= 2)
+    for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
+  return x.v[0];
+}
+TRIBAR_INLINE float lanes_max(F16 x) {
+  for (int half = 8; half >= 1; half /= 2)
+    for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
+  return x.v[0];
 }
 
 struct U64 {
