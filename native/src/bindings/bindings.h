@@ -7,6 +7,6 @@ namespace tribar {
 void bind_kernels(nanobind::module_& kernels);
 void bind_pack(nanobind::module_& packing);
 void bind_sampler(nanobind::module_& sampling);
-void bind_runner(nanobind::module_& module);
+void bind_runner(nanobind::module_& running);
 
 }  // namespace tribar

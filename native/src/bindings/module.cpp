@@ -8,5 +8,6 @@ NB_MODULE(_native, module) {
   tribar::bind_pack(packing);
   nanobind::module_ sampling = module.def_submodule("sampling", "The sampler, and what it keeps of a row.");
   tribar::bind_sampler(sampling);
-  tribar::bind_runner(module);
+  nanobind::module_ running = module.def_submodule("running", "The runner: weights, KV memory, rows and steps.");
+  tribar::bind_runner(running);
 }

@@ -56,6 +56,7 @@ def _open_fake(name: str, path: Path) -> OpenedModel:
         path=path,
         context_length=model.context_length,
         n_parameters=0,
+        stored_bytes=0,
         kv_numbers_per_block=BLOCK_SIZE,
         is_fake=True,
     )
@@ -74,6 +75,7 @@ def _open_checkpoint(name: str, path: Path) -> OpenedModel:
             path=path,
             context_length=description.context_length,
             n_parameters=sum(math.prod(checkpoint.info(tensor).shape) for tensor in checkpoint.names),
+            stored_bytes=sum(checkpoint.info(tensor).n_bytes for tensor in checkpoint.names),
             kv_numbers_per_block=kv_bytes_per_block(description, BLOCK_SIZE, 1),
         )
     finally:

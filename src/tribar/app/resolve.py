@@ -17,13 +17,24 @@ KEPT_FRACTION = 0.1
 """Share of the memory that is never planned for: page cache, other programs, estimates that were too small."""
 
 FRONT_END_BYTES = 256 << 20
-ENGINE_BYTES = {"torch": 512 << 20, "fake": 64 << 20}
+ENGINE_BYTES = {"native": 128 << 20, "torch": 512 << 20, "fake": 64 << 20}
 """Resident code and scratch space of an engine beside weights and KV cache."""
 
 ACCELERATOR_ENGINE_BYTES = 2 << 30
 """On an accelerator: its context, kernels and activations."""
 
-DTYPE_BYTES = {"fp32": 4, "bf16": 2}
+WEIGHT_BYTES = {
+    "native": {"int4": 0.625, "int8": 1.125, "bf16": 2.0, "f32": 4.0},
+    "torch": {"bf16": 2.0, "f32": 4.0},
+    "fake": {},
+}
+"""Bytes per weight of the types that a runner can keep weights in. Groups of 32 carry a scale and a minimum."""
+
+PACKED_PER_STORED = 1.15
+"""Native weights of type "auto" keep about the size of the file: Q4_1 and Q8_0 exactly, Q6_K grows by a seventh."""
+
+KV_BYTES = {"native": {"bf16": 2.0, "f32": 4.0, "int8": 1.25}, "torch": {"bf16": 2.0, "f32": 4.0}, "fake": {"f32": 4.0}}
+"""Bytes per number of the KV cache; int8 has an fp32 scale per position and head, of at least 16 numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,7 @@ class ModelFacts:
     path: Path
     context_length: int
     n_parameters: int
+    stored_bytes: int
     kv_numbers_per_block: int
     is_fake: bool = False
 
@@ -64,11 +76,11 @@ def resolve(
     """
     engine = config.engine
     on_cpu = engine.device == "cpu"
-    runner = _runner(engine.runner, model)
+    runner = _runner(engine, model)
     threads = engine.threads or machine.cores
     max_num_seqs = engine.max_num_seqs or (min(64, 32 * machine.cores) if on_cpu else 256)
     asked_len = _asked_len(config, model)
-    block_bytes = model.kv_numbers_per_block * _kv_dtype_bytes(engine)
+    block_bytes = int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner))
     fixed_bytes = _fixed_bytes(engine, model, runner)
     wanted_len = asked_len or model.context_length
     pool_bytes = _pool_bytes(
@@ -113,12 +125,19 @@ def resolve(
     )
 
 
-def _runner(asked: str, model: ModelFacts) -> str:
+def _runner(engine: EngineConfig, model: ModelFacts) -> str:
+    asked = engine.runner
     if asked == "fake" and not model.is_fake:
         raise InvalidRequest("--runner fake computes scripted .fake.json models only", param="runner")
-    if asked == "torch" and model.is_fake:
-        raise InvalidRequest("a .fake.json model has no weights: leave out --runner torch", param="runner")
-    return "fake" if model.is_fake else "torch"
+    if asked in WEIGHT_BYTES and asked != "fake" and model.is_fake:
+        raise InvalidRequest(f"a .fake.json model has no weights: leave out --runner {asked}", param="runner")
+    if model.is_fake:
+        return "fake"
+    if asked == "native" and engine.device != "cpu":
+        raise InvalidRequest(f"--runner native computes on the cpu, not on {engine.device}", param="runner")
+    if asked == "auto":
+        return "native" if engine.device == "cpu" else "torch"
+    return asked
 
 
 def _asked_len(config: ServeConfig, model: ModelFacts) -> int | None:
@@ -136,24 +155,42 @@ def _blocks(n_tokens: int) -> int:
     return -(-n_tokens // BLOCK_SIZE)
 
 
-def _weight_dtype_bytes(engine: EngineConfig) -> int:
-    """A runner's own choice for "auto" is fp32 on the CPU and bf16 elsewhere."""
-    automatic = "fp32" if engine.device == "cpu" else "bf16"
-    return DTYPE_BYTES[automatic if engine.weights == "auto" else engine.weights]
+def _weights_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
+    """What the weights take in memory. torch's own choice for "auto" is f32 on the CPU and bf16 elsewhere."""
+    asked = engine.weights
+    if asked == "auto":
+        if runner == "native":
+            return int(model.stored_bytes * PACKED_PER_STORED)
+        asked = "f32" if engine.device == "cpu" else "bf16"
+    if model.is_fake:
+        return 0
+    return int(model.n_parameters * _known(asked, WEIGHT_BYTES[runner], runner, "weights"))
 
 
-def _kv_dtype_bytes(engine: EngineConfig) -> int:
-    """A runner's own choice for "auto" is the type of the weights."""
-    if engine.kv_cache_dtype == "auto":
-        return _weight_dtype_bytes(engine)
-    return DTYPE_BYTES[engine.kv_cache_dtype]
+def _kv_number_bytes(engine: EngineConfig, runner: str) -> float:
+    """Bytes per number of the KV cache. For "auto" native takes bf16, torch the type of the weights."""
+    asked = engine.kv_cache_dtype
+    if runner == "fake":
+        asked = "f32"
+    elif asked == "auto" and runner == "native":
+        asked = "bf16"
+    elif asked == "auto":
+        asked = engine.weights if engine.weights != "auto" else "f32" if engine.device == "cpu" else "bf16"
+    return _known(asked, KV_BYTES[runner], runner, "kv_cache_dtype")
+
+
+def _known(asked: str, types: dict[str, float], runner: str, param: str) -> float:
+    if asked not in types:
+        flag = "--" + param.replace("_", "-")
+        message = f"{flag} {asked} is not for the {runner} runner: choose one of auto, {', '.join(types)}"
+        raise InvalidRequest(message, param=param)
+    return types[asked]
 
 
 def _fixed_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
     """What the engine holds whatever the size of its KV cache, in the memory that the cache competes for."""
-    on_cpu = engine.device == "cpu"
-    weights = model.n_parameters * _weight_dtype_bytes(engine)
-    return weights + (ENGINE_BYTES[runner] if on_cpu else ACCELERATOR_ENGINE_BYTES)
+    engine_bytes = ENGINE_BYTES[runner] if engine.device == "cpu" else ACCELERATOR_ENGINE_BYTES
+    return engine_bytes + _weights_bytes(engine, model, runner)
 
 
 def _memory_of(accelerator: MachineFacts | None, engine: EngineConfig) -> MachineFacts:

@@ -43,7 +43,17 @@ def _fake(config: RunnerConfig) -> Runner:
     return load_fake_model(config.model_path).runner(config)
 
 
-RUNNERS: dict[str, Callable[[RunnerConfig], Runner]] = {"torch": _torch, "fake": _fake}
+def _native(config: RunnerConfig) -> Runner:
+    try:
+        from tribar.runtime.native.runner import NativeRunner
+    except ImportError as error:
+        raise Unsupported(
+            f"the native runner was not built here ({error}): install with a C++20 compiler, or take --runner torch"
+        ) from error
+    return NativeRunner(config)
+
+
+RUNNERS: dict[str, Callable[[RunnerConfig], Runner]] = {"native": _native, "torch": _torch, "fake": _fake}
 
 
 def create_runner(kind: str, config: RunnerConfig) -> Runner:

@@ -24,6 +24,7 @@ SMOL = ModelFacts(
     path=Path("smollm2.gguf"),
     context_length=8192,
     n_parameters=134_515_008,
+    stored_bytes=96_551_168,
     kv_numbers_per_block=BLOCK_SIZE * 30 * 2 * 3 * 64,
 )
 FAKE = ModelFacts(
@@ -31,6 +32,7 @@ FAKE = ModelFacts(
     path=Path("tiny.fake.json"),
     context_length=4096,
     n_parameters=0,
+    stored_bytes=0,
     kv_numbers_per_block=BLOCK_SIZE,
     is_fake=True,
 )
@@ -97,11 +99,12 @@ def test_the_pool_is_never_more_than_the_sequences_can_use() -> None:
 def test_a_half_size_cache_type_holds_twice_as_much() -> None:
     sizes = {
         dtype: resolve(config(kv_cache_dtype=dtype, kv_cache_memory_bytes=GIB), machine(2, 24), SMOL)
-        for dtype in ("auto", "fp32", "bf16")
+        for dtype in ("auto", "f32", "bf16", "int8")
     }
-    assert sizes["auto"].runner_config.n_blocks == sizes["fp32"].runner_config.n_blocks
-    assert sizes["bf16"].runner_config.n_blocks // sizes["fp32"].runner_config.n_blocks == 2
-    assert sizes["fp32"].kv_bytes <= GIB
+    assert sizes["auto"].runner_config.n_blocks == sizes["bf16"].runner_config.n_blocks
+    assert sizes["bf16"].runner_config.n_blocks // sizes["f32"].runner_config.n_blocks == 2
+    assert sizes["int8"].runner_config.n_blocks > 1.5 * sizes["bf16"].runner_config.n_blocks
+    assert sizes["f32"].kv_bytes <= GIB
 
 
 def test_what_was_asked_for_is_taken() -> None:

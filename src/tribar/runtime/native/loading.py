@@ -1,6 +1,6 @@
-"""From a checkpoint to a loaded C++ runner: every matrix is packed straight from the mapped file, one after the other."""
+"""From a checkpoint to a loaded C++ runner: every matrix is packed straight from the mapped file, one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from tribar.core.errors import BadModelFile, Unsupported
 from tribar.runtime.architectures.base import ModelDescription, Rope
 from tribar.runtime.architectures.checkpoint import Checkpoint
 from tribar.runtime.formats.gguf_quants import BLOCK_TYPES
-from tribar.runtime.native import _native
+from tribar.runtime.native._native.running import Runner
 
 WEIGHTS = {"auto": 0, "int4": 1, "int8": 2, "bf16": 3, "f32": 4}
 """``--weights`` by the number of its packing rule (native/src/pack.h)."""
@@ -18,12 +18,13 @@ WEIGHTS = {"auto": 0, "int4": 1, "int8": 2, "bf16": 3, "f32": 4}
 KV_TYPES = {"auto": 0, "bf16": 0, "f32": 1, "int8": 2}
 """``--kv-cache-dtype`` by its number in native/src/kv.h."""
 
+
 Part = tuple[int, int, int, npt.NDArray[np.uint8]]
 """ggml type, rows, columns, stored bytes."""
 
 
-def load_weights(native: Any, checkpoint: Checkpoint, max_model_len: int, weights: str) -> None:  # noqa: ANN401
-    """Fill ``native`` (a ``_native.Runner``). Raises ``BadModelFile`` and ``Unsupported`` naming the tensor."""
+def load_weights(native: Runner, checkpoint: Checkpoint, max_model_len: int, weights: str) -> None:
+    """Fill ``native`` (the C++ runner). Raises ``BadModelFile`` and ``Unsupported`` naming the tensor."""
     _require_supported(checkpoint.description, checkpoint.weights.path)
     _Loader(native, checkpoint, max_model_len, WEIGHTS[weights]).load()
 
@@ -37,7 +38,7 @@ def _require_supported(description: ModelDescription, path: str) -> None:
 
 
 class _Loader:
-    def __init__(self, native: Any, checkpoint: Checkpoint, max_model_len: int, rule: int) -> None:  # noqa: ANN401
+    def __init__(self, native: Runner, checkpoint: Checkpoint, max_model_len: int, rule: int) -> None:
         self._native = native
         self._checkpoint = checkpoint
         self._description = checkpoint.description
@@ -54,9 +55,9 @@ class _Loader:
             self._native.set_attention(i, ropes.index(layer.rope), layer.sliding_window or 0)
             self._load_layer(i)
         lm_head = [] if description.is_tied else [self._part("lm_head")]
-        self._packed("embed", lambda: self._native.set_ends(
-            [self._part("embed")], lm_head, self._rule, self._norm("final_norm")
-        ))
+        self._packed(
+            "embed", lambda: self._native.set_ends([self._part("embed")], lm_head, self._rule, self._norm("final_norm"))
+        )
 
     def _load_layer(self, i: int) -> None:
         description = self._description
@@ -79,7 +80,7 @@ class _Loader:
         stored = [self._part(path + part) for part in parts]
         self._packed(path + parts[0], lambda: self._native.set_layer(i, name, stored, self._rule, bias))
 
-    def _packed(self, canonical: str, pack: Any) -> None:  # noqa: ANN401
+    def _packed(self, canonical: str, pack: Callable[[], None]) -> None:
         """Translate what packing refuses: the one seam to the C++ loader's errors."""
         try:
             pack()

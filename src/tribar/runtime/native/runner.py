@@ -11,7 +11,8 @@ from tribar.core.errors import Internal, InvalidRequest, Unavailable, Unsupporte
 from tribar.core.ids import Row
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs
 from tribar.runtime.architectures.checkpoint import Checkpoint, open_checkpoint
-from tribar.runtime.native import _native
+from tribar.runtime.native._native import running
+from tribar.runtime.native._native.sampling import SamplingSpec
 from tribar.runtime.native.loading import KV_TYPES, WEIGHTS, load_weights
 from tribar.runtime.runner import AddRow, Int32s, RowResult, RunnerInfo, StepPlan, StepResult, Ticket
 from tribar.runtime.runners import RunnerConfig
@@ -23,6 +24,7 @@ CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "grammar"})
 
 Mask = npt.NDArray[np.uint32]
 Score = tuple[int, int, float, list[int], list[float]]
+"""Entry of the work, id, log-probability, top ids, their log-probabilities."""
 
 
 class NativeRunner:
@@ -38,7 +40,7 @@ class NativeRunner:
         self._config = config
         self._level = level
         self._open_checkpoint = open_checkpoint
-        self._native: Any = None
+        self._native: running.Runner | None = None
         self._vocab_size = 0
         self._plan: StepPlan | None = None
         self._result: StepResult | None = None
@@ -54,7 +56,7 @@ class NativeRunner:
             if config.max_model_len > context:
                 message = f"max_model_len {config.max_model_len} is beyond the model's context of {context}"
                 raise InvalidRequest(message, param="max_model_len")
-            native = _native.Runner(self._level, max(1, config.n_threads), config.max_rows, config.max_model_len)
+            native = running.Runner(self._level, max(1, config.n_threads), config.max_rows, config.max_model_len)
             load_weights(native, checkpoint, config.max_model_len, config.weights)
             native.start(KV_TYPES[config.kv_cache_dtype], config.n_blocks)
         except MemoryError as error:
@@ -136,7 +138,7 @@ class NativeRunner:
         self._native = None
         self._plan = self._result = None
 
-    def _require(self) -> Any:  # noqa: ANN401  # the extension has no types
+    def _require(self) -> running.Runner:
         if self._native is None:
             raise Internal("the runner is not loaded")
         return self._native
@@ -145,7 +147,7 @@ class NativeRunner:
         if added.adapter:
             raise Unsupported(f"the native runner has no adapters, asked for {added.adapter!r}")
         wants = added.wants
-        self._native.add(
+        self._require().add(
             added.row,
             added.ids,
             added.n_prompt,
@@ -168,10 +170,10 @@ def _check(config: RunnerConfig) -> None:
         raise InvalidRequest(message, param="block_size")
 
 
-def _spec(sampling: SamplingParams) -> Any:  # noqa: ANN401
+def _spec(sampling: SamplingParams) -> SamplingSpec:
     if sampling.seed is None and sampling.temperature > 0:
         raise Internal("a row that draws needs a seed, but its sampling parameters have none")
-    return _native.sampling.SamplingSpec(
+    return SamplingSpec(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
@@ -195,7 +197,7 @@ def _row_results(
     hidden: list[tuple[int, bytes]],
 ) -> list[RowResult]:
     results = [
-        RowResult(Row(row), [] if token < 0 else [token], error=_native.status_message(status) if status else "")
+        RowResult(Row(row), [] if token < 0 else [token], error=running.status_message(status) if status else "")
         for row, token, status in zip(rows, tokens, statuses, strict=True)
     ]
     for score in token_scores:

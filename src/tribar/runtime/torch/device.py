@@ -7,13 +7,7 @@ import torch
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.runtime.runners import RunnerConfig
 
-_DTYPES = {
-    "f32": torch.float32,
-    "fp32": torch.float32,
-    "float32": torch.float32,
-    "bf16": torch.bfloat16,
-    "bfloat16": torch.bfloat16,
-}
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +50,5 @@ def _dtype(param: str, name: str, automatic: torch.dtype) -> torch.dtype:
     if name == "auto":
         return automatic
     if name not in _DTYPES:
-        raise InvalidRequest(f"the torch runner has no {param} {name!r}: use auto, fp32 or bf16", param=param)
+        raise InvalidRequest(f"the torch runner has no {param} {name!r}: use auto, f32 or bf16", param=param)
     return _DTYPES[name]

@@ -102,7 +102,7 @@ CHOICES = [("f32", "f32"), ("bf16", "bf16"), ("int8", "bf16"), ("int4", "bf16"),
 def test_a_row_is_bit_equal_in_any_company(weights: str, kv: str, level: str) -> None:
     """Law 15: alone, in company, in chunks, with other blocks, with two threads."""
     source = as_hugging_face(tiny_model(settings_of("gemma2"), seed=2))
-    settings = {"weights": weights, "kv_cache_dtype": kv}
+    settings: dict[str, Any] = {"weights": weights, "kv_cache_dtype": kv}
     asks = [Ask(random_ids(10 + 3 * i % 40, seed=i), GREEDY, ALL) for i in range(20)]
 
     def run(driver: RunnerDriver, chosen: list[Ask], chunk: int = 1000) -> list[Float32s]:

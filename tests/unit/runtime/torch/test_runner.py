@@ -279,7 +279,7 @@ def test_load_closes_the_file_and_close_frees() -> None:
         runner.export_blocks(int32s([1]))
 
 
-@pytest.mark.parametrize("kv_cache_dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("kv_cache_dtype", ["f32", "bf16"])
 def test_exported_blocks_are_imported_bit_by_bit(kv_cache_dtype: str) -> None:
     driver = new_driver(kv_cache_dtype=kv_cache_dtype)
     row = driver.add(Ask(prompt(7, 12)))
