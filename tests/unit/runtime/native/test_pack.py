@@ -111,7 +111,7 @@ def test_rounding_is_small_beside_the_error_of_the_file_itself(name: str, weight
 @pytest.mark.parametrize("weight_type", [INT4, INT8, BF16, F32])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (16, 32), (17, 33), (5, 95), (48, 64)])
 def test_padding(weight_type: int, n: int, k: int) -> None:
-    """Padded columns are zero. Padded inputs are zero in Bf16 and F32, and the code nearest to zero elsewhere."""
+    """Padded columns are zero. Padded inputs are zero in Bf16 and F32, and elsewhere what is nearest to zero in the range."""
     stored = random_part("F32", n, k, n + k)
     data, n_columns, k_padded = pack([stored], weight_type)
     assert (n_columns, k_padded) == (n, -(-k // 32) * 32)
@@ -122,8 +122,10 @@ def test_padding(weight_type: int, n: int, k: int) -> None:
     else:
         d, m = constants(data, weight_type, k_padded)
         q = codes(data, weight_type, k_padded).swapaxes(1, 2).reshape(-1, k_padded)[:n, k:]
-        nearest = np.clip(np.rint(-m[:n, -1:] / np.where(d[:n, -1:] > 0, d[:n, -1:], 1)), 0, (15, 255)[weight_type])
-        assert (q == np.where(d[:n, -1:] > 0, nearest, 0)).all()
+        real = stored_floats(stored)[:, k_padded - 32 :]
+        nearest = np.clip(np.float32(0), real.min(axis=1), real.max(axis=1))
+        step = np.where(d[:n, -1] > 0, d[:n, -1], 1)
+        assert (q == np.rint((nearest - m[:n, -1]) / step)[:, None]).all()
 
 
 @pytest.mark.parametrize("weight_type", [INT4, INT8, BF16, F32])
