@@ -3,8 +3,9 @@ VENV ?= .venv
 PYTHON ?= python3
 MODEL ?=
 bin := $(VENV)/bin
+native := $(wildcard native/* native/src/* native/src/*/*)
 
-.PHONY: install serve test test-all lint bench clean
+.PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread lint bench clean
 
 install: $(VENV)/.installed
 
@@ -14,8 +15,24 @@ serve: install
 test: $(VENV)/.test
 	$(bin)/python -m pytest -m "not long" -n 2
 
-test-all: lint $(VENV)/.test
+test-all: lint $(VENV)/.test sanitize-address sanitize-undefined sanitize-thread
 	$(bin)/python -m pytest -n 2
+
+# The native tests against a build of its own with that sanitizer. The runtime must come first in the process, and the
+# plain interpreter must not see the installed module: hence the preload and the path.
+sanitize-address: library := libasan.so
+sanitize-undefined: library := libubsan.so
+sanitize-thread: library := libtsan.so
+sanitize-address sanitize-undefined sanitize-thread: sanitize-%: $(VENV)/.native
+	PATH="$(abspath $(bin)):$$PATH" cmake -S native -B build/$* -G Ninja -DTRIBAR_SANITIZE=$* \
+		-DPython_EXECUTABLE=$(abspath $(bin))/python --install-prefix=$(abspath build/$*/site)
+	PATH="$(abspath $(bin)):$$PATH" cmake --build build/$*
+	rm -rf build/$*/site && mkdir build/$*/site && cp -R src/tribar build/$*/site && rm -f build/$*/site/tribar/runtime/native/*.so
+	PATH="$(abspath $(bin)):$$PATH" cmake --install build/$*
+	ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$(g++ -print-file-name=$(library)) $$(g++ -print-file-name=libstdc++.so.6)" \
+	PYTHONPATH="build/$*/site:$$($(bin)/python -c 'import site; print(site.getsitepackages()[0])')" \
+		$(PYTHON) -m pytest -o pythonpath=. tests/unit/runtime/native
 
 lint: $(VENV)/.test
 	$(bin)/ruff check .
@@ -28,17 +45,21 @@ bench: install
 	$(bin)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
 	$(bin)/python -m pip install --quiet --upgrade "pip>=25.1"
 	touch $@
 
-$(VENV)/.installed: pyproject.toml $(VENV)/.pip
+$(VENV)/.installed: pyproject.toml $(native) $(VENV)/.pip
 	$(bin)/python -m pip install --quiet --editable ".[torch]"
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.installed
 	$(bin)/python -m pip install --quiet --group test --group lint
+	touch $@
+
+$(VENV)/.native: pyproject.toml $(VENV)/.test
+	$(bin)/python -m pip install --quiet --group native
 	touch $@

@@ -179,24 +179,24 @@ void bind_kernels(nb::module_& m) {
   m.attr("QUERY_TILE") = kQueryTile;
   m.def("levels", &cpu_levels);
   m.def("level_for", [](const std::string& wanted) { return std::string(kernels_for(wanted).level); }, nb::arg("wanted"));
-  m.def("gemm", &gemm, nb::arg("level"), nb::arg("type"), nb::arg("n"), nb::arg("weights"), nb::arg("out"), nb::kw_only(),
-        nb::arg("q") = nb::none(), nb::arg("scale") = nb::none(), nb::arg("sum") = nb::none(),
+  m.def("gemm", &gemm, nb::arg("level"), nb::arg("kind"), nb::arg("n"), nb::arg("weights"), nb::arg("out"), nb::kw_only(),
+        nb::arg("q") = nb::none(), nb::arg("scale") = nb::none(), nb::arg("sums") = nb::none(),
         nb::arg("bf16") = nb::none(), nb::arg("f32") = nb::none(), nb::arg("bias") = nb::none(),
         nb::arg("epilogue") = "store", nb::arg("strip_begin"), nb::arg("strip_end"));
   m.def("rms_norm", &rms_norm, nb::arg("level"), nb::arg("x"), nb::arg("weight").none(), nb::arg("eps"), nb::arg("out"));
-  m.def("quantise", &quantise, nb::arg("level"), nb::arg("x"), nb::arg("q"), nb::arg("scale"), nb::arg("sum"));
+  m.def("quantise", &quantise, nb::arg("level"), nb::arg("x"), nb::arg("q"), nb::arg("scale"), nb::arg("sums"));
   m.def("to_bf16", &to_bf16, nb::arg("level"), nb::arg("x"), nb::arg("out"));
   m.def("rope", &rope, nb::arg("level"), nb::arg("x"), nb::arg("cos_sin"), nb::arg("interleaved"));
   m.def("argmax", &argmax, nb::arg("level"), nb::arg("x"));
   nb::class_<KvMemory>(m, "KvMemory")
-      .def(nb::init<const std::string&, int, int, int, int, Array<uint8_t, 1>>(), nb::arg("type"), nb::arg("n_layers"),
-           nb::arg("n_blocks"), nb::arg("n_kv_heads"), nb::arg("head_dim"), nb::arg("bytes"));
+      .def(nb::init<const std::string&, int, int, int, int, Array<uint8_t, 1>>(), nb::arg("kind"), nb::arg("n_layers"),
+           nb::arg("n_blocks"), nb::arg("n_kv_heads"), nb::arg("head_dim"), nb::arg("memory"));
   m.def("kv_write", &kv_write, nb::arg("level"), nb::arg("kv"), nb::arg("layer"), nb::arg("block"), nb::arg("slot"),
         nb::arg("k"), nb::arg("v"));
   m.def("attend_span", &attend_span, nb::arg("level"), nb::arg("kv"), nb::arg("layer"), nb::arg("kv_head"),
         nb::arg("block_table"), nb::arg("q"), nb::arg("position"), nb::arg("window"), nb::arg("scale"),
-        nb::arg("softcap"), nb::arg("span"), nb::arg("max"), nb::arg("sum"), nb::arg("acc"));
-  m.def("merge_spans", &merge_spans, nb::arg("level"), nb::arg("max"), nb::arg("sum"), nb::arg("acc"), nb::arg("out"));
+        nb::arg("softcap"), nb::arg("span"), nb::arg("maxima"), nb::arg("sums"), nb::arg("acc"));
+  m.def("merge_spans", &merge_spans, nb::arg("level"), nb::arg("maxima"), nb::arg("sums"), nb::arg("acc"), nb::arg("out"));
 }
 
 }  // namespace tribar

@@ -1,6 +1,7 @@
 """Packed matrices and prepared activations, slowly and obviously from the comment of native/src/matrix.h."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,9 @@ class PackedMatrix:
         return -(-self.n // STRIP)
 
 
-def _integers(rng: np.random.Generator, n: int, k: int, bits: int, extreme: bool) -> tuple[npt.NDArray[np.uint8], F64, F64]:
+def _integers(
+    rng: np.random.Generator, n: int, k: int, bits: int, extreme: bool
+) -> tuple[npt.NDArray[np.uint8], F64, F64]:
     top = 2**bits - 1
     q = rng.choice([0, top], (n, k)) if extreme else rng.integers(0, top + 1, (n, k))
     d = (rng.standard_normal((n, k // GROUP)) * 0.01).astype(np.float16)
@@ -116,8 +119,8 @@ def random_rows(rng: np.random.Generator, kind: str, m: int, k: int, *, extreme:
         q = rng.choice([-127, 127], (m, k)) if extreme else rng.integers(-127, 128, (m, k))
         scale = rng.uniform(0.001, 0.1, (m, k // GROUP)).astype(np.float32)
         total = scale * q.reshape(m, k // GROUP, GROUP).sum(2).astype(np.float32)
-        values = q * np.repeat(scale.astype(np.float64), GROUP, 1)
-        return Rows({"q": q.astype(np.int8), "scale": scale, "sum": total.astype(np.float32)}, values)
+        values = q.astype(np.float64) * np.repeat(scale.astype(np.float64), GROUP, 1)
+        return Rows({"q": q.astype(np.int8), "scale": scale, "sums": total.astype(np.float32)}, values)
     x = rng.standard_normal((m, k)).astype(np.float32)
     if kind == "bf16":
         bits = bf16_bits(x)
@@ -139,7 +142,7 @@ def multiply(
     n_out = matrix.n if epilogue in ("store", "add") else matrix.n // 2
     out = np.zeros((len(rows.values), n_out), np.float32) if start is None else start.copy()
     edges = [0, *cuts, matrix.n_strips]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         kernels.gemm(
             level,
             matrix.type,  # type: ignore[arg-type]

@@ -2,14 +2,23 @@
 
 import numpy as np
 import pytest
-
-from tests.unit.runtime.native.matrices import LEVELS, WEIGHT_TYPES, F64, PackedMatrix, Rows, multiply, random_matrix, random_rows
+from tests.unit.runtime.native.matrices import (
+    F64,
+    LEVELS,
+    WEIGHT_TYPES,
+    PackedMatrix,
+    Rows,
+    multiply,
+    random_matrix,
+    random_rows,
+)
 
 pytestmark = [pytest.mark.parametrize("level", LEVELS), pytest.mark.parametrize("kind", WEIGHT_TYPES)]
 
 
 def exact(matrix: PackedMatrix, rows: Rows) -> F64:
-    return rows.values @ matrix.values.T
+    product: F64 = rows.values @ matrix.values.T
+    return product
 
 
 def bound(matrix: PackedMatrix, rows: Rows) -> F64:
@@ -21,11 +30,13 @@ def bound(matrix: PackedMatrix, rows: Rows) -> F64:
 
 
 def silu(x: F64) -> F64:
-    return x / (1 + np.exp(-x))
+    active: F64 = x / (1 + np.exp(-x))
+    return active
 
 
 def gelu(x: F64) -> F64:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    active: F64 = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return active
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -108,11 +119,11 @@ def test_poison_stays_in_its_row(level: str, kind: str, poison: float) -> None:
     clean = multiply(level, matrix, rows)
     arguments = {name: array.copy() for name, array in rows.arguments.items()}
     if kind in ("int4", "int8"):  # what quantise() makes of such a group
-        arguments["scale"][6, 1] = arguments["sum"][6, 1] = np.nan  # type: ignore[call-overload]
+        arguments["scale"][6, 1] = arguments["sums"][6, 1] = np.nan
     elif kind == "bf16":
-        arguments["bf16"][6, 40] = np.float32(poison).view(np.uint32) >> 16  # type: ignore[call-overload]
+        arguments["bf16"][6, 40] = np.float32(poison).view(np.uint32) >> 16
     else:
-        arguments["f32"][6, 40] = poison  # type: ignore[call-overload]
+        arguments["f32"][6, 40] = poison
     poisoned = multiply(level, matrix, Rows(arguments, rows.values))
     assert not np.isfinite(poisoned[6]).any()
     others = [i for i in range(14) if i != 6]

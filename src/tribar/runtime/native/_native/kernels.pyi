@@ -16,14 +16,14 @@ def levels() -> list[str]: ...
 def level_for(wanted: str) -> str: ...
 def gemm(
     level: str,
-    type: Literal["int4", "int8", "bf16", "f32"],
+    kind: Literal["int4", "int8", "bf16", "f32"],
     n: int,
     weights: U8,
     out: F32,
     *,
     q: I8 | None = None,
     scale: F32 | None = None,
-    sum: F32 | None = None,
+    sums: F32 | None = None,
     bf16: U16 | None = None,
     f32: F32 | None = None,
     bias: F32 | None = None,
@@ -32,7 +32,7 @@ def gemm(
     strip_end: int,
 ) -> None: ...
 def rms_norm(level: str, x: F32, weight: F32 | None, eps: float, out: F32) -> None: ...
-def quantise(level: str, x: F32, q: I8, scale: F32, sum: F32) -> None: ...
+def quantise(level: str, x: F32, q: I8, scale: F32, sums: F32) -> None: ...
 def to_bf16(level: str, x: F32, out: U16) -> None: ...
 def rope(level: str, x: F32, cos_sin: F32, interleaved: bool) -> None: ...
 def argmax(level: str, x: F32) -> int: ...
@@ -40,12 +40,12 @@ def argmax(level: str, x: F32) -> int: ...
 class KvMemory:
     def __init__(
         self,
-        type: Literal["bf16", "f32", "int8"],
+        kind: Literal["bf16", "f32", "int8"],
         n_layers: int,
         n_blocks: int,
         n_kv_heads: int,
         head_dim: int,
-        bytes: U8,
+        memory: U8,
     ) -> None: ...
 
 def kv_write(level: str, kv: KvMemory, layer: int, block: int, slot: int, k: F32, v: F32) -> None: ...
@@ -61,8 +61,8 @@ def attend_span(
     scale: float,
     softcap: float,
     span: int,
-    max: F32,
-    sum: F32,
+    maxima: F32,
+    sums: F32,
     acc: F32,
 ) -> None: ...
-def merge_spans(level: str, max: F32, sum: F32, acc: F32, out: F32) -> None: ...
+def merge_spans(level: str, maxima: F32, sums: F32, acc: F32, out: F32) -> None: ...
