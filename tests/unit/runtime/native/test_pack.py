@@ -111,7 +111,7 @@ def test_rounding_is_small_beside_the_error_of_the_file_itself(name: str, weight
 @pytest.mark.parametrize("weight_type", [INT4, INT8, BF16, F32])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (16, 32), (17, 33), (5, 95), (48, 64)])
 def test_padding(weight_type: int, n: int, k: int) -> None:
-    """Padded columns are zero. So are padded inputs in Bf16 and F32; elsewhere they are what is nearest in the range."""
+    """Padded columns are zero. So are padded inputs in Bf16 and F32; elsewhere they are the nearest in range."""
     stored = random_part("F32", n, k, n + k)
     data, n_columns, k_padded = pack([stored], weight_type)
     assert (n_columns, k_padded) == (n, -(-k // 32) * 32)
