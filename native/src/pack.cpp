@@ -34,24 +34,38 @@ struct PackedGroup {
 
 constexpr uint16_t kNotANumber = 0x7e00;
 
-PackedGroup requantise(const float* values, int n, int n_levels) {
+// Nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no bits below 1.
+float rounded(float x) { return (x + 12582912.0f) - 12582912.0f; }
+
+// An integer that orders as the float does, and back: integer minima need no care for NaN, so the compiler has lanes for
+// them. Finite floats lie strictly between the two infinities.
+constexpr int32_t kInfinity = 0x7f800000;
+int32_t ordered(uint32_t bits) { return static_cast<int32_t>(bits ^ (bits >> 31 ? 0x7fffffffu : 0u)); }
+float float_of_order(int32_t order) { return float_of(static_cast<uint32_t>(ordered(static_cast<uint32_t>(order)))); }
+
+// The first n of 32 values; the others become what is nearest to zero in their range.
+PackedGroup requantise(float* values, int n, int n_levels) {
   PackedGroup group;
-  float low = values[0], high = values[0];
-  for (int i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) {
-      group.d = kNotANumber;
-      return group;
-    }
-    low = std::min(low, values[i]);
-    high = std::max(high, values[i]);
+  for (int i = n; i < kGroup; ++i) values[i] = values[0];
+  int32_t lowest = ordered(bits_of(values[0])), highest = lowest;
+  for (int i = 0; i < kGroup; ++i) {
+    const int32_t order = ordered(bits_of(values[i]));
+    lowest = std::min(lowest, order);
+    highest = std::max(highest, order);
   }
-  const float last = static_cast<float>(n_levels - 1);
+  if (lowest <= ~kInfinity || highest >= kInfinity) {
+    group.d = kNotANumber;
+    return group;
+  }
+  const float low = float_of_order(lowest), high = float_of_order(highest), last = static_cast<float>(n_levels - 1);
   group.m = fp16_below(low);
   const float m = fp16_to_float(group.m);
   group.d = fp16_above((high - m) / last);
   const float d = fp16_to_float(group.d);
-  for (int i = 0; i < kGroup; ++i)
-    group.q[i] = d > 0 ? static_cast<uint8_t>(std::clamp(std::nearbyint((values[i] - m) / d), 0.0f, last)) : 0;
+  if (d == 0) return group;
+  for (int i = n; i < kGroup; ++i) values[i] = std::clamp(0.0f, low, high);
+  for (int i = 0; i < kGroup; ++i)  // each within [0, last], since m is not above low and d not below the exact step
+    group.q[i] = static_cast<uint8_t>(static_cast<int>(rounded((values[i] - m) / d)));
   return group;
 }
 
@@ -72,9 +86,13 @@ PackedGroup quantised_group(const Stored& stored, int row, int group, int n_leve
 }
 
 void store_int4(const PackedGroup& group, int column, uint8_t* out) {
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 4; ++j)
-      out[64 * i + 4 * column + j] = static_cast<uint8_t>(group.q[8 * i + j] | group.q[8 * i + 4 + j] << 4);
+  for (int i = 0; i < 4; ++i) {
+    uint32_t low, high;  // four codes each, none above 15
+    std::memcpy(&low, group.q + 8 * i, 4);
+    std::memcpy(&high, group.q + 8 * i + 4, 4);
+    const uint32_t pairs = low | high << 4;
+    std::memcpy(out + 64 * i + 4 * column, &pairs, 4);
+  }
 }
 
 void store_int8(const PackedGroup& group, int column, uint8_t* out) {

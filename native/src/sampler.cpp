@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "philox.h"
@@ -133,12 +134,13 @@ int argmax(const Scores& scores, const float* maxima, int vocab) {
   return std::min(id, first);
 }
 
-// A logit that at least k plain scores reach: the k-th largest run maximum. -inf where there are fewer runs.
-float floor_of_top(int k, SamplerScratch& scratch) {
-  if (k > scratch.n_runs) return kNever;
+// A logit that at least k of the plain scores reach: the k-th largest run maximum, or score where there are fewer runs.
+float floor_of_top(int k, const float* plain, int vocab, SamplerScratch& scratch) {
+  const float* values = k <= scratch.n_runs ? scratch.maxima.get() : plain;
+  const int n = k <= scratch.n_runs ? scratch.n_runs : vocab;
   float* order = scratch.order.get();
-  std::copy(scratch.maxima.get(), scratch.maxima.get() + scratch.n_runs, order);
-  std::nth_element(order, order + k - 1, order + scratch.n_runs, std::greater<float>());
+  std::copy(values, values + n, order);
+  std::nth_element(order, order + k - 1, order + n, std::greater<float>());
   return order[k - 1];
 }
 
@@ -154,7 +156,7 @@ class Draw {
     const bool has_k = spec_.top_k > 0 && spec_.top_k < vocab_;
     float floor = kNever;
     if (spec_.min_p > 0) floor = floor_of_weight(spec_.min_p);
-    if (has_k) floor = std::max(floor, floor_of_top(spec_.top_k, scratch_));
+    if (has_k) floor = std::max(floor, floor_of_top(spec_.top_k, scores_.plain, vocab_, scratch_));
     if (spec_.min_p > 0 || has_k) return {literal(floor)};
     const int id = spec_.top_p < 1 ? fast_nucleus() : fast_plain();
     return id >= 0 ? Sampled{id} : Sampled{literal(kNever), SampleStatus::Ok, true};
@@ -167,17 +169,24 @@ class Draw {
     return float_below(scores_.best + depth - 1e-12 * (std::abs(scores_.best) + std::abs(depth) + t_));
   }
 
-  // Plain scores from `floor` up and every override, with their weights; ids ascend within each of the two.
+  // Plain scores from `floor` up and every override, with their weights, in id order.
   int collect(float floor) {
+    const Override* next = scores_.overrides;
+    const Override* last = next + scores_.n_overrides;
     int n = 0;
+    const auto add_overrides_before = [&](int end) {
+      for (; next != last && next->id < end; ++next) candidates_[n++] = weighed(next->id, next->score);
+    };
     for (int run = 0; run < scratch_.n_runs; ++run) {
-      if (scratch_.maxima[run] < floor) continue;
       const int end = std::min((run + 1) * kRun, vocab_);
-      for (int id = run * kRun; id < end; ++id)
-        if (scores_.plain[id] >= floor && scores_.plain[id] > kNever) candidates_[n++] = weighed(id, scores_.plain[id]);
+      if (scratch_.maxima[run] >= floor)
+        for (int id = run * kRun; id < end; ++id)
+          if (scores_.plain[id] >= floor && scores_.plain[id] > kNever) {
+            add_overrides_before(id);
+            candidates_[n++] = weighed(id, scores_.plain[id]);
+          }
+      add_overrides_before(end);
     }
-    for (int i = 0; i < scores_.n_overrides; ++i)
-      candidates_[n++] = weighed(scores_.overrides[i].id, scores_.overrides[i].score);
     return n;
   }
 
@@ -270,27 +279,59 @@ class Draw {
     if (!sum_weights(&total)) return -1;
     total *= std::exp(base_ / t_ - largest_);  // now relative to the best score, as weights are
     // All ids with less than this weight together weigh less than 1 - top_p, so the nucleus lies above.
-    const int n = collect(floor_of_weight(std::min(1.0, (1 - spec_.top_p) * total * (1 - kFastMargin) / vocab_)));
-    std::make_heap(candidates_, candidates_ + n, outranked);
-    int n_left = n;
-    double reached = 0;
-    for (double margin : {kFastMargin, kSumMargin}) {
-      const double low = spec_.top_p * total * (1 - margin), high = spec_.top_p * total * (1 + margin);
-      while (n_left > 0 && (n_left == n || reached < low)) {
-        std::pop_heap(candidates_, candidates_ + n_left, outranked);
-        reached += candidates_[--n_left].weight;
-      }
-      if (reached >= high) return pick(candidates_ + n_left, n - n_left);
-      if (reached < low) return -1;
+    const float floor = floor_of_weight(std::min(1.0, (1 - spec_.top_p) * total * (1 - kFastMargin) / vocab_));
+    const int n = collect(floor);
+    for (const double margin : {kFastMargin, kSumMargin}) {
+      const double target = spec_.top_p * total;
+      const Prefix nucleus = shortest_prefix(n, target);
+      if (nucleus.before < target * (1 - margin) && nucleus.reached >= target * (1 + margin))
+        return pick(candidates_, in_id_order(nucleus.n, floor));
       total = exact_total();
-      // The better total may have been passed by the last id already, or not yet: take that id back to see.
-      reached -= candidates_[n_left].weight;
-      std::push_heap(candidates_, candidates_ + ++n_left, outranked);
     }
     return -1;
   }
 
-  static bool outranked(const Candidate& a, const Candidate& b) { return outranks(b, a); }
+  // The n likeliest candidates, their sum, and the sum without the last of them.
+  struct Prefix {
+    int n;
+    double before, reached;
+  };
+
+  // The shortest prefix of the ranking that reaches `target`, moved to the front of the n candidates: halves the range
+  // that holds its end until it is small enough to sort.
+  Prefix shortest_prefix(int n, double target) {
+    int begin = 0, end = n;
+    double reached = 0;
+    while (end - begin > 64) {
+      const int middle = begin + (end - begin) / 2;
+      std::nth_element(candidates_ + begin, candidates_ + middle, candidates_ + end, outranks);
+      double sum = 0;
+      for (int i = begin; i < middle; ++i) sum += candidates_[i].weight;
+      if (reached + sum >= target) {
+        end = middle;
+      } else {
+        begin = middle;
+        reached += sum;
+      }
+    }
+    std::sort(candidates_ + begin, candidates_ + end, outranks);
+    double before = reached;
+    while (begin < end && reached < target) {
+      before = reached;
+      reached += candidates_[begin++].weight;
+    }
+    return {begin, before, reached};
+  }
+
+  // Puts the first n candidates, which outrank the others, in id order. Where they are many, collecting them again is
+  // faster than sorting.
+  int in_id_order(int n, float floor) {
+    if (n <= 1024) return n;  // pick() sorts
+    const Candidate last = *std::max_element(candidates_, candidates_ + n, outranks);
+    const int n_collected = collect(floor);
+    const auto is_beyond = [&](const Candidate& c) { return outranks(last, c); };
+    return static_cast<int>(std::remove_if(candidates_, candidates_ + n_collected, is_beyond) - candidates_);
+  }
 
   double exact_total() const {
     double total = kernels_.exp_sum(scores_.plain, vocab_, scores_.best, 1 / t_);
@@ -346,7 +387,7 @@ const char* message_of(SampleStatus status) {
 
 SamplerScratch::SamplerScratch(int vocab_size)
     : n_runs((vocab_size + kRun - 1) / kRun), scores(new float[vocab_size]), maxima(new float[n_runs]),
-      sums(new float[n_runs]), order(new float[n_runs]), candidates(new Candidate[vocab_size]),
+      sums(new float[n_runs]), order(new float[vocab_size]), candidates(new Candidate[vocab_size]),
       overrides(new Override[vocab_size]) {}
 
 Sampled sample(const Kernels& kernels, const float* logits, int vocab, const SamplerRow& row, SamplerScratch& scratch) {
@@ -368,7 +409,7 @@ SampleStatus token_logprobs(const Kernels& kernels, const float* logits, int voc
   const double log_sum = std::log(kernels.exp_sum(logits, vocab, largest, 1.0));
   *logprob = logits[token] - largest - log_sum;
   if (k == 0) return SampleStatus::Ok;
-  const float floor = floor_of_top(k, scratch);
+  const float floor = floor_of_top(k, logits, vocab, scratch);
   Candidate* candidates = scratch.candidates.get();
   int n = 0;
   for (int id = 0; id < vocab; ++id)

@@ -63,11 +63,12 @@ void read_q6_k(const uint8_t* row, int group, float* out) {
   const uint8_t* low = block + half * 64 + run % 2 * 32;
   const uint8_t* high = block + 128 + half * 32;
   const float d = half_at(block + 208);
-  for (int j = 0; j < 32; ++j) {
-    const int nibble = run < 2 ? low[j] & 15 : low[j] >> 4;
-    const int code = (nibble | (high[j] >> 2 * run & 3) << 4) - 32;
-    const auto scale = static_cast<int8_t>(block[192 + group % 8 * 2 + j / 16]);
-    out[j] = d * static_cast<float>(scale) * static_cast<float>(code);
+  for (int part = 0; part < 2; ++part, low += 16, high += 16, out += 16) {
+    const float scale = d * static_cast<float>(static_cast<int8_t>(block[192 + group % 8 * 2 + part]));
+    for (int j = 0; j < 16; ++j) {
+      const int code = (low[j] >> (run < 2 ? 0 : 4) & 15) | (high[j] >> 2 * run & 3) << 4;
+      out[j] = scale * static_cast<float>(code - 32);
+    }
   }
 }
 

@@ -138,6 +138,7 @@ def test_every_level_draws_the_same(level: str) -> None:
         SamplingParams(temperature=1.6),
         SamplingParams(top_p=0.95),
         SamplingParams(top_p=0.5, temperature=0.8),
+        SamplingParams(top_p=0.95, temperature=1.8),
         SamplingParams(top_k=50),
         SamplingParams(top_k=40, top_p=0.9, min_p=0.02),
         SamplingParams(min_p=0.05),
