@@ -120,14 +120,14 @@ void Runner::plan_reads(const std::vector<WorkItem>& work) {
       for (int token = 0; token < n_scored; ++token) {
         wanted_.push_back({i, token});
         reads_.push_back({i, static_cast<int>(outcome_.prompt_scores.size())});
-        outcome_.prompt_scores.push_back({i, row.ids[item.position + token + 1]});
+        outcome_.prompt_scores.push_back({i, row.ids[item.position + token + 1], 0, {}, {}});
       }
     }
     if (!item.samples) continue;
     Read read{i};
     if (row.wants.n_logprobs >= 0) {
       read.token_score = static_cast<int>(outcome_.token_scores.size());
-      outcome_.token_scores.push_back({i});
+      outcome_.token_scores.push_back({i, 0, 0, {}, {}});
     }
     if (row.wants.hidden) {
       read.hidden = static_cast<int>(outcome_.hidden.size());

@@ -39,9 +39,10 @@ PROMPTS = [
 
 
 @pytest.mark.timeout(300)
-def test_greedy_tokens_equal_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("runner", ["native", "torch"])
+def test_greedy_tokens_equal_the_reference(runner: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(fetch_model(DEFAULT_MODEL))
-    with LLM(str(path), runner="torch") as llm:
+    with LLM(str(path), runner=runner, weights="f32", kv_cache_dtype="f32") as llm:
         results = llm.generate(PROMPTS, SamplingParams(temperature=0), max_tokens=N_TOKENS, ignore_eos=True)
         prompts_ids = [llm.encode(prompt) for prompt in PROMPTS]
     reference = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
@@ -58,4 +59,4 @@ def test_greedy_tokens_equal_the_reference(capsys: pytest.CaptureFixture[str]) -
                 n_close += 1
                 break
     with capsys.disabled():
-        print(f"\n{len(PROMPTS)} prompts x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")
+        print(f"\n{runner}: {len(PROMPTS)} prompts x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")

@@ -80,8 +80,8 @@ def resolve(
     threads = engine.threads or machine.cores
     max_num_seqs = engine.max_num_seqs or (min(64, 32 * machine.cores) if on_cpu else 256)
     asked_len = _asked_len(config, model)
-    block_bytes = int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner))
     fixed_bytes = _fixed_bytes(engine, model, runner)
+    block_bytes = int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner))
     wanted_len = asked_len or model.context_length
     pool_bytes = _pool_bytes(
         engine,

@@ -45,9 +45,10 @@ def machine(cores: int, memory_gib: float, available_gib: float | None = None) -
 
 
 def config(max_model_len: int | None = None, **engine: object) -> ServeConfig:
+    """Settings for the torch runner, whose weights are the larger."""
     return ServeConfig(
         model=ModelConfig(max_model_len=max_model_len),
-        engine=EngineConfig(**engine),  # type: ignore[arg-type]
+        engine=EngineConfig(**{"runner": "torch", **engine}),  # type: ignore[arg-type]
     )
 
 
@@ -74,6 +75,24 @@ def test_defaults_suit_the_machine(
     check(resolved, facts)
 
 
+def test_the_native_runner_is_the_choice_on_a_cpu_and_takes_less_memory() -> None:
+    small = machine(2, 1.5)
+    by_torch, by_itself = resolve(config(), small, SMOL), resolve(config(runner="auto"), small, SMOL)
+    assert by_itself.runner == "native"
+    assert by_itself.runner_config.max_model_len == SMOL.context_length
+    assert by_itself.runner_config.n_blocks > 3 * by_torch.runner_config.n_blocks
+    check(by_itself, small)
+
+
+def test_types_that_a_runner_lacks_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="--weights int4 is not for the torch runner: choose one of auto, bf16, f32"):
+        resolve(config(weights="int4"), machine(2, 24), SMOL)
+    with pytest.raises(InvalidRequest, match="--kv-cache-dtype int8 is not for the torch runner"):
+        resolve(config(kv_cache_dtype="int8"), machine(2, 24), SMOL)
+    with pytest.raises(InvalidRequest, match="--runner native computes on the cpu, not on cuda"):
+        resolve(config(runner="native", device="cuda"), machine(2, 24), SMOL, accelerator=machine(1, 80))
+
+
 def check(resolved: ResolvedConfig, facts: MachineFacts) -> None:
     """What must hold whatever the machine."""
     n_blocks, length = resolved.runner_config.n_blocks, resolved.runner_config.max_model_len
@@ -98,7 +117,7 @@ def test_the_pool_is_never_more_than_the_sequences_can_use() -> None:
 
 def test_a_half_size_cache_type_holds_twice_as_much() -> None:
     sizes = {
-        dtype: resolve(config(kv_cache_dtype=dtype, kv_cache_memory_bytes=GIB), machine(2, 24), SMOL)
+        dtype: resolve(config(runner="native", kv_cache_dtype=dtype, kv_cache_memory_bytes=GIB), machine(2, 24), SMOL)
         for dtype in ("auto", "f32", "bf16", "int8")
     }
     assert sizes["auto"].runner_config.n_blocks == sizes["bf16"].runner_config.n_blocks
@@ -160,7 +179,7 @@ def test_an_accelerator_brings_its_own_memory() -> None:
 
 
 def test_a_scripted_model_needs_no_runner_of_weights() -> None:
-    assert resolve(config(), machine(1, 1), FAKE).runner == "fake"
+    assert resolve(ServeConfig(), machine(1, 1), FAKE).runner == "fake"
     with pytest.raises(InvalidRequest, match="no weights"):
         resolve(config(runner="torch"), machine(1, 1), FAKE)
 
