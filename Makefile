@@ -53,7 +53,7 @@ $(VENV)/.pip:
 	touch $@
 
 $(VENV)/.installed: pyproject.toml $(native) $(VENV)/.pip
-	$(bin)/python -m pip install --quiet --editable ".[torch]"
+	$(bin)/python -m pip install --quiet --editable .
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.installed
