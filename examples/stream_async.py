@@ -17,6 +17,7 @@ async def main(url: str) -> None:
             model=model,
             messages=[{"role": "user", "content": "Name three rivers in Europe."}],
             max_tokens=64,
+            temperature=0,
             stream=True,
             stream_options={"include_usage": True},
         )
