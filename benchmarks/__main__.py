@@ -1,20 +1,23 @@
-"""All benchmarks: ``python -m benchmarks [NAME ...] [-- OPTIONS]``; without names, every one with its defaults."""
+"""All benchmarks: ``python -m benchmarks [NAME [OPTIONS]]``; without a name, every one with its defaults.
 
+``python -m benchmarks NAME --help`` shows what a benchmark measures and its options.
+"""
+
+import runpy
 import sys
-from importlib import import_module
 
 NAMES = ("step_frame", "scheduler_step", "prefix_cache", "kv_memory", "batching", "http_latency")
 
 
 def main() -> None:
-    """Run the named benchmarks one after the other, each in its own words."""
-    names = sys.argv[1:] or list(NAMES)
-    for name in names:
-        if name not in NAMES:
-            raise SystemExit(f"error: no benchmark {name!r}; there are: {', '.join(NAMES)}")
-    for name in names:
+    """Run the named benchmark, or all one after the other, each in its own words."""
+    names, options = sys.argv[1:2], sys.argv[2:]
+    if names and names[0] not in NAMES:
+        raise SystemExit(f"{__doc__}\nNAME is one of {', '.join(NAMES)}.")
+    for name in names or NAMES:
         print(f"\n## {name}", flush=True)
-        import_module(f"benchmarks.{name}").main()
+        sys.argv[1:] = options
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

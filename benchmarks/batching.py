@@ -4,7 +4,7 @@ Static keeps finished rows computing until the longest ends (the baseline of the
 batch to its end but lets finished rows leave. First the real model, then the same policies over many more requests on
 a virtual clock whose step cost was measured on the real runner in this run.
 
-    python -m benchmarks.batching [--requests 256] [--simulated 8000] [--batch 32]
+    python -m benchmarks batching [--requests 256] [--simulated 8000] [--batch 32]
 """
 
 import argparse
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=256)
     parser.add_argument("--simulated", type=int, default=8000)
     parser.add_argument("--batch", type=int, default=32)
-    options = parser.parse_args([]) if __name__ != "__main__" else parser.parse_args()
+    options = parser.parse_args()
     runs: dict[Batching, Run] = {}
     with loaded(N_BLOCKS, config("continuous", options.batch)) as (runner, info):
         cost = measured_cost(runner, info, options.batch)

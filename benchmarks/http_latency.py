@@ -1,6 +1,6 @@
 """Time to first token over HTTP, alone and while 32 streams run, on the default model served by ``tribar serve``.
 
-python -m benchmarks.http_latency [--url http://127.0.0.1:8000] [--rounds 15] [--running 32]
+python -m benchmarks http_latency [--url http://127.0.0.1:8000] [--rounds 15] [--running 32]
 """
 
 import argparse
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--url", help="a running server; without it one is started")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--running", type=int, default=32)
-    options = parser.parse_args([]) if __name__ != "__main__" else parser.parse_args()
+    options = parser.parse_args()
     if options.url:
         asyncio.run(measure(options.url, options.rounds, options.running))
     else:

@@ -2,7 +2,7 @@
 
 Claim to check (vLLM, Kwon et al. 2023): paging serves about twice the sequences of reserving ``max_model_len`` each.
 
-    python -m benchmarks.kv_memory [--requests 96] [--max-model-len 1024] [--contiguous-seqs 8]
+    python -m benchmarks kv_memory [--requests 96] [--max-model-len 1024] [--contiguous-seqs 8]
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=96)
     parser.add_argument("--max-model-len", type=int, default=1024)
     parser.add_argument("--contiguous-seqs", type=int, default=8, help="how many sequences the pool holds contiguously")
-    options = parser.parse_args([]) if __name__ != "__main__" else parser.parse_args()
+    options = parser.parse_args()
     rng = random.Random(0)
     lengths = [(rng.randint(100, 400), rng.randint(50, 150)) for _ in range(options.requests)]
     n_blocks = options.contiguous_seqs * options.max_model_len // BLOCK_SIZE + 1

@@ -2,7 +2,7 @@
 
 Claims to check: 80 % lower time to first token and more (aim 95 %); less than 1 % of throughput lost without hits.
 
-    python -m benchmarks.prefix_cache [--prefix 2000] [--rounds 5]
+    python -m benchmarks prefix_cache [--prefix 2000] [--rounds 5]
 """
 
 import argparse
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prefix", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args([]) if __name__ != "__main__" else parser.parse_args()
+    options = parser.parse_args()
     with loaded(N_BLOCKS, config(prefix_caching=True)) as (runner, info):
         drive(Scheduler(config(prefix_caching=False), info), runner, [submit(0, prompt(0, 64), 4)])
         shared_prefix(runner, info, options.prefix, options.rounds)

@@ -1,9 +1,12 @@
 """What one step costs the scheduler: plan and commit with 64 sequences decoding, and with chunks being prefilled.
 
-Run: ``python benchmarks/scheduler_step.py``. Target: under 0.5 ms a step (DESIGN section 6), so that a step of a few
-milliseconds on the runner is not held up. The runner is replaced by ready-made results.
+Target: under 0.5 ms a step, so that a step of a few milliseconds on the runner is not held up. The runner is replaced
+by ready-made results.
+
+    python -m benchmarks scheduler_step
 """
 
+import argparse
 from statistics import median
 from time import perf_counter
 
@@ -51,6 +54,11 @@ def measure(title: str, n_waiting: int, n_output: int) -> None:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     measure("64 sequences, mostly decoding", n_waiting=0, n_output=N_OUTPUT)
     measure("64 rows kept full from a queue", n_waiting=1000, n_output=40)
+
+
+if __name__ == "__main__":
+    main()

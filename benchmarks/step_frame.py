@@ -1,8 +1,11 @@
 """What one step's message costs: a StepOutput of 64 outputs as a msgpack frame and as the standard library's JSON.
 
-Run with ``python benchmarks/step_frame.py``; prints bytes and microseconds (best of several rounds) per message.
+    python -m benchmarks step_frame
+
+Prints bytes and microseconds (best of several rounds) per message.
 """
 
+import argparse
 import json
 import timeit
 
@@ -57,6 +60,7 @@ def report(title: str, message: StepOutput) -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     report("64 tokens", step_output(None))
     report("64 tokens, 5 logprobs", step_output(5))
 

@@ -31,16 +31,3 @@ def test_architecture_names_every_room() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     missing = [room for room in ROOMS if f"`{room}/`" not in text]
     assert not missing, f"docs/architecture.md does not describe {missing}"
-
-
-def test_the_two_readmes_are_in_step() -> None:
-    blocks = [
-        re.findall(r"```(\w+)\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.S)
-        for name in ("README.md", "README.zh-CN.md")
-    ]
-    assert blocks[0] == blocks[1], "README.zh-CN.md must show the same commands and snippets as README.md"
-    headings = [
-        re.findall(r"^(#+) ", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
-        for name in ("README.md", "README.zh-CN.md")
-    ]
-    assert headings[0] == headings[1]

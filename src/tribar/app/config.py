@@ -26,9 +26,7 @@ def option(  # a field descriptor has the type of the field that it stands for, 
 class ModelConfig:
     """What is served."""
 
-    model: str = option(
-        DEFAULT_MODEL, Text("MODEL"), "A directory, a .gguf file, hf:owner/name or wheel:package, served by name."
-    )
+    model: str = option(DEFAULT_MODEL, Text("MODEL"), "A directory, a .gguf file, hf:owner/name or wheel:package.")
     served_model_name: str | None = option(
         None, Text("NAME"), "The name that requests use; by default the last part of MODEL."
     )

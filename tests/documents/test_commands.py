@@ -1,0 +1,103 @@
+"""Every command that the documents and ``--help`` show is one that works."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.__main__ import NAMES
+from tests.documents.commands import commands, rehearse
+from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, spans
+
+from tribar.app.cli import main
+from tribar.app.settings import options
+
+PLAIN_FLAGS = {"--config", "--debug", "--help", "--url", "--system", "--temperature", "--max-tokens"}
+EXTRAS = re.findall(r"^(\w+) = \[", read("pyproject.toml").split("[project.optional-dependencies]")[1], flags=re.M)
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the settings file of docs/serving.md, without settings in the environment."""
+    for name in os.environ:
+        if name.startswith("TRIBAR_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tribar.toml").write_text(blocks(read("docs/serving.md"), "toml")[0])
+    return tmp_path
+
+
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_blocks(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``curl`` is run in tests/e2e, where there is a server."""
+    targets = set(re.findall(r"^([\w-]+):", read("Makefile"), flags=re.M))
+    for words in (words for block in blocks(read(str(document)), "bash") for words in commands(block)):
+        match words:
+            case ["tribar", *arguments]:
+                rehearse(monkeypatch, arguments)
+            case ["make", target, *_]:
+                assert target in targets
+            case [".venv/bin/python", "-m", "benchmarks", name, *_]:
+                assert name in NAMES
+            case [".venv/bin/python", path]:
+                assert (ROOT / path).is_file()
+            case [command, *_]:
+                assert command in {"curl", "echo"}, f"{document.name}: nobody checks {words}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_flags_and_extras_exist(document: Path) -> None:
+    settings = {option.flag for option in options().values()}
+    switches = {f"--no-{flag[2:]}" for flag in settings}
+    for span in spans(read(str(document))):
+        unknown = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", span)) - settings - switches - PLAIN_FLAGS
+        assert not unknown, f"{document.name}: `{span}`"
+        assert set(re.findall(r"\[(torch|hf)\]", span)) <= set(EXTRAS)
+
+
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("command", ["", "serve", "pull", "chat"])
+def test_examples_of_help(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    examples = [line for line in lines[lines.index("  Examples:") + 1 :] if line.strip()]
+    assert len(examples) >= 2
+    for line in examples:
+        (words,) = [words for words in commands(re.sub(r" {2,}\S.*", "", line.strip())) if words[0] == "tribar"]
+        rehearse(monkeypatch, words[1:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_benchmarks_have_help_and_are_described(name: str) -> None:
+    """Nothing is measured here: each one imports, and says what it shows."""
+    assert f"| `python -m benchmarks {name}` |" in read("docs/performance.md")
+    shown = [sys.executable, "-m", "benchmarks", name, "--help"]
+    run = subprocess.run(shown, capture_output=True, text=True, timeout=50, check=True, cwd=ROOT)
+    assert f"python -m benchmarks {name}" in run.stdout
+
+
+def test_options_of_benchmarks_exist() -> None:
+    for words in (words for block in blocks(read("docs/performance.md"), "bash") for words in commands(block)):
+        source = read(f"benchmarks/{words[3]}.py")
+        for flag in words[4:]:
+            assert not flag.startswith("--") or f'add_argument("{flag}"' in source
+
+
+def test_probed_routes_are_those_of_the_server() -> None:
+    (probes,) = blocks(read("docs/serving.md"), "yaml")
+    source = read("src/tribar/gateway/app.py")
+    for path in re.findall(r"path: (/[\w/]+)", probes):
+        assert f'Route("{path}"' in source
+
+
+def test_the_proxy_does_not_buffer() -> None:
+    """BUG-018: a proxy that buffers turns a stream into one late answer."""
+    (proxy,) = blocks(read("docs/serving.md"), "nginx")
+    assert re.search(r"^\s*proxy_buffering off;", proxy, flags=re.M)
+    assert proxy.count("{") == proxy.count("}")

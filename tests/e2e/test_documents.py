@@ -1,0 +1,47 @@
+"""The ``curl`` commands and the routes of docs/serving.md, word for word (the port apart), against a scripted model."""
+
+import json
+import re
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from tests.documents.markdown import blocks, read, spans
+from tests.e2e.server_process import serving, write_model
+
+DOCUMENT = read("docs/serving.md")
+CURLS = [block for block in blocks(DOCUMENT, "bash") if block.startswith("curl")]
+ROUTES = [span.removeprefix("GET ") for span in spans(DOCUMENT) if span.startswith("GET /")]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    model = write_model(tmp_path_factory.mktemp("model"))
+    with serving(str(model), "--served-model-name", "smollm2") as server:
+        yield server.url
+
+
+def answer_to(command: str, url: str) -> str:
+    assert "http://127.0.0.1:8000" in command
+    here = command.replace("http://127.0.0.1:8000", url)
+    return subprocess.run(["bash", "-ec", here], capture_output=True, text=True, timeout=50, check=True).stdout
+
+
+def test_a_whole_answer(url: str) -> None:
+    (command,) = [command for command in CURLS if "stream" not in command]
+    answer = json.loads(answer_to(command, url))
+    assert answer["choices"][0]["message"]["content"].strip()
+
+
+def test_a_streamed_answer(url: str) -> None:
+    (command,) = [command for command in CURLS if "stream" in command]
+    events = re.findall(r"^data: (.*)$", answer_to(command, url), flags=re.M)
+    assert events[-1] == "[DONE]"
+    assert json.loads(events[-2])["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("route", sorted(set(ROUTES)))
+def test_a_route(route: str, url: str) -> None:
+    with urllib.request.urlopen(url + route.replace("{name}", "smollm2")) as response:
+        assert response.status == 200
