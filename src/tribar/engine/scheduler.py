@@ -235,7 +235,7 @@ class Scheduler:
     def _admit(self, step: Step, now_s: float) -> None:
         """Start waiting sequences while policy, rows, budget and blocks allow; looks at ``max_running`` at most."""
         residents = self._residents
-        room = min(residents.rows.n_free, self.limits.max_running - len(residents.running))
+        room = min(residents.rows.n_free, self.limits.max_running - residents.n_computing)
         quota = min(room, self._policy.n_admissible(len(residents), self._waiting, now_s))
         if quota <= 0:
             return
