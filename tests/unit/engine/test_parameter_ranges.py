@@ -40,7 +40,7 @@ def check(**fields: Any) -> None:
 
 @pytest.mark.parametrize("fields", BAD_SAMPLING, ids=str)
 def test_sampling_parameters_without_a_meaning_are_refused_by_name(fields: dict[str, Any]) -> None:
-    """A negative seed once ended the engine: a runner trusts its parameters."""
+    """BUG-037, BUG-038: a negative seed once ended the engine: a runner trusts its parameters."""
     (name,) = fields
     with pytest.raises(InvalidRequest, match=rf"^{name}.* must be a") as caught:
         check(sampling=SamplingParams(**fields))
