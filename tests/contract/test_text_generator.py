@@ -1,21 +1,52 @@
 """The contract of the ``TextGenerator`` port; a new implementation joins ``GENERATORS``."""
 
-from collections.abc import Callable
-from contextlib import aclosing
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import pytest
+from tests.unit.engine.client_rig import END, byte_text
+from tests.unit.engine.engine_rig import make_engine, running
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import GenerateRequest, IdsPrompt
+from tribar.engine.client import EngineClient
 
-GENERATORS: dict[str, Callable[[], TextGenerator]] = {"fake": lambda: FakeGenerator(speak("a", "b", "é"))}
+ANSWER = "abé"
+
+
+@contextlib.asynccontextmanager
+async def _fake() -> AsyncIterator[TextGenerator]:
+    yield FakeGenerator(speak(*ANSWER))
+
+
+@contextlib.asynccontextmanager
+async def _engine_client() -> AsyncIterator[TextGenerator]:
+    said = ANSWER.encode()
+    async with running(make_engine(lambda ids, n: said[len(ids) - n] if len(ids) - n < len(said) else END)) as engine:
+        client = EngineClient(engine.endpoint.connect, byte_text())
+        serving = asyncio.create_task(client.run())
+        try:
+            await client.wait_ready()
+            yield client
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+
+
+GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
+    "fake": _fake,
+    "engine-client": _engine_client,
+}
 
 
 @pytest.fixture(params=GENERATORS)
-def generator(request: pytest.FixtureRequest) -> TextGenerator:
-    return GENERATORS[request.param]()
+async def generator(request: pytest.FixtureRequest) -> AsyncIterator[TextGenerator]:
+    async with GENERATORS[request.param]() as made:
+        yield made
 
 
 def ask(n_tokens: int, max_tokens: int | None = 3) -> GenerateRequest:

@@ -76,6 +76,8 @@ def test_errors_are_raised_and_leave_the_engine_usable(llm: tribar.LLM) -> None:
         llm.generate(["fine", "x" * 5000, "fine"])
     with pytest.raises(InvalidRequest, match="empty"):
         llm.generate("")
+    with pytest.raises(InvalidRequest, match="seed is -1; it must be an integer from 0"):
+        llm.generate("fine", tribar.SamplingParams(seed=-1))
     assert llm.generate("still here")[0].text == "still here"
 
 

@@ -103,12 +103,12 @@ class FrontEnd:
         serving = asyncio.create_task(client.run(), name="engine client")
         try:
             await self._start_engine(socket_path)
-            await self._first_of(client.wait_ready())
+            await self._first_of(serving, client.wait_ready())
             if not self._has_to_end():
                 self._is_ready = True
                 ready_s = time.monotonic() - started_s
                 show_ready(console, self._resolved, client.card(), url_of(self._listener), ready_s)
-                await self._first_of()
+                await self._first_of(serving)
             self._raise_if_failed()
         finally:
             catalog.drain()
@@ -141,12 +141,18 @@ class FrontEnd:
         if exit_code == EX_CONFIG or self._n_early_deaths >= MAX_EARLY_DEATHS:
             self._engine_failed.set()
 
-    async def _first_of(self, *work: Coroutine[Any, Any, object]) -> None:
-        """Wait for ``work``, a signal, or the engine's failure, whichever is first; cancel the others."""
+    async def _first_of(self, serving: "asyncio.Task[None]", *work: Coroutine[Any, Any, object]) -> None:
+        """Wait for ``work``, a signal, or the engine's failure, whichever is first; cancel the others.
+
+        ``serving`` goes on; it never ends by itself, so where it does end its error is raised: a server without its
+        engine's client would only look alive.
+        """
         tasks = [asyncio.create_task(wait) for wait in (*work, self._stop.wait(), self._engine_failed.wait())]
-        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
+        await asyncio.wait([serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
             task.cancel()
+        if serving.done():
+            serving.result()
 
     def _has_to_end(self) -> bool:
         return self._stop.is_set() or self._engine_failed.is_set()

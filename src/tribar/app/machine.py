@@ -21,9 +21,12 @@ class MachineFacts:
     available_bytes: int
 
 
-def read_machine(
-    root: Path = Path("/"), affinity: Callable[[], int] = lambda: len(os.sched_getaffinity(0))
-) -> MachineFacts:
+def _affinity() -> int:
+    """Cores that this process may be scheduled on; not every system narrows them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_machine(root: Path = Path("/"), affinity: Callable[[], int] = _affinity) -> MachineFacts:
     """The facts of the machine whose ``proc`` and ``sys`` lie under ``root``. Never raises for what is missing."""
     cgroups = list(_cgroup_directories(root))
     quotas = [quota for directory in cgroups if (quota := _cpu_quota(directory)) is not None]

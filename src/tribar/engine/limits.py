@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tribar.core.errors import InvalidRequest
+from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.engine.config import SchedulerConfig
 from tribar.runtime.runner import RunnerInfo
 from tribar.wire.messages import Submit
@@ -15,7 +15,8 @@ class Limits:
     """``max_model_len``: the longest sequence, prompt and output together. ``max_running``: sequences at a time.
 
     ``max_model_len`` never exceeds what the KV pool holds, so a sequence that was let in can always run to its end.
-    ``lookahead`` is how many positions past its last token a row's block table covers (k - 1).
+    ``lookahead`` is how many positions past its last token a row's block table covers (k - 1). ``capabilities`` are
+    the runner's.
     """
 
     max_model_len: int
@@ -24,6 +25,7 @@ class Limits:
     vocab_size: int
     pool_tokens: int
     lookahead: int
+    capabilities: frozenset[str]
 
     @classmethod
     def of(cls, config: SchedulerConfig, info: RunnerInfo) -> "Limits":
@@ -38,10 +40,19 @@ class Limits:
         if info.max_tokens_per_step > 1 and info.depth > 1:
             raise InvalidRequest("a runner that gains several tokens per step must have depth 1")
         lookahead = info.max_tokens_per_step - 1
-        return cls(max_model_len, max_running, config.max_waiting, info.vocab_size, pool_tokens, lookahead)
+        return cls(
+            max_model_len=max_model_len,
+            max_running=max_running,
+            max_waiting=config.max_waiting,
+            vocab_size=info.vocab_size,
+            pool_tokens=pool_tokens,
+            lookahead=lookahead,
+            capabilities=info.capabilities,
+        )
 
     def check(self, submit: Submit) -> None:
-        """Raise ``InvalidRequest`` for a request that can never run."""
+        """Raise ``InvalidRequest`` for a request that can never run, ``Unsupported`` for a wish nobody here grants."""
+        self._check_capabilities(submit)
         if not submit.ids or len(submit.ids) % 4:
             raise InvalidRequest("the prompt must have at least one token (int32 ids)", param="prompt")
         ids = np.frombuffer(submit.ids, dtype="<i4")
@@ -51,6 +62,21 @@ class Limits:
             raise InvalidRequest(f"token ids must lie in [0, {self.vocab_size})", param="prompt")
         if submit.max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, not {submit.max_tokens}", param="max_tokens")
+
+    def _check_capabilities(self, submit: Submit) -> None:
+        """A runner that met one of these would fail its whole step, or the wish would be forgotten on the way."""
+        if submit.grammar:
+            raise Unsupported("this engine does not follow grammars", param="grammar")
+        if submit.wants.hidden:
+            raise Unsupported("hidden states do not leave the engine", param="hidden")
+        wishes = {
+            "adapters": bool(submit.adapter),
+            "logprobs": submit.wants.logprobs is not None,
+            "prompt_logprobs": submit.wants.prompt_logprobs is not None,
+        }
+        for name, is_wanted in wishes.items():
+            if is_wanted and name not in self.capabilities:
+                raise Unsupported(f"this model's runner has no {name}: leave them out", param=name)
 
     def _too_long(self, n_prompt: int) -> str:
         message = f"the prompt has {n_prompt} tokens; with at least one token of output the limit is "

@@ -13,9 +13,8 @@ import time
 from collections import deque
 
 import msgspec
-import numpy as np
 
-from tribar.core.errors import Internal, InvalidRequest, TribarError
+from tribar.core.errors import Internal, TribarError
 from tribar.core.ports import Clock
 from tribar.core.requests import AbortReason, ModelCard
 from tribar.engine.scheduler import Scheduler
@@ -47,7 +46,6 @@ class EngineLoop:
         self._endpoint = endpoint
         self._scheduler = scheduler
         self._runner = runner
-        self._vocab_size = card.vocab_size
         self._depth = depth
         self._clock = clock
         self._stats_every_s = stats_every_s
@@ -137,7 +135,6 @@ class EngineLoop:
         if not self._sessions.may_open(key, submit.uid):
             return
         try:
-            check_ids(submit, self._vocab_size)
             self._scheduler.add(submit, now_s)
         except TribarError as error:
             self._sessions.refuse(key, submit.uid, error)
@@ -184,13 +181,3 @@ class EngineLoop:
         self._next_stats_s = now_s + self._stats_every_s
         stats = self._scheduler.stats()
         self._sessions.broadcast(msgspec.structs.replace(stats, step_s=self._step_s, runner_s=self._runner_s))
-
-
-def check_ids(submit: Submit, vocab_size: int) -> None:
-    """Raise ``InvalidRequest`` unless ``submit.ids`` are int32 ids of the vocabulary; an embedding table is indexed
-    by them without further checks."""
-    if not submit.ids or len(submit.ids) % 4:
-        raise InvalidRequest(f"ids are {len(submit.ids)} bytes long, not a positive multiple of 4", param="ids")
-    ids = np.frombuffer(submit.ids, dtype="<i4")
-    if int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
-        raise InvalidRequest(f"a prompt id is outside the vocabulary of {vocab_size} ids", param="prompt")

@@ -1,10 +1,10 @@
 """What a request may ask of one model: checked before the engine sees it."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ChatPrompt, GenerateRequest, ModelCard
+from tribar.engine.parameter_ranges import check_parameters
 
 TOO_LONG = "context_length_exceeded"
 
@@ -12,10 +12,10 @@ TOO_LONG = "context_length_exceeded"
 def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateRequest:
     """The request with ``max_tokens`` filled in. Raises ``InvalidRequest`` naming the field and the numbers.
 
-    There must be room for the prompt and ``max_tokens`` (at least 1) in ``card.max_model_len``, and every id must be
-    one of the model's ``card.vocab_size``.
+    There must be room for the prompt and ``max_tokens`` (at least 1) in ``card.max_model_len``, every parameter must
+    lie in its range, and every id must be one of the model's ``card.vocab_size``.
     """
-    _check_vocabulary(request, card.vocab_size)
+    check_parameters(request, card.vocab_size)
     limit = card.max_model_len
     room = limit - n_prompt
     if room < 1:
@@ -44,18 +44,3 @@ def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateReq
 
 def _is_chat(request: GenerateRequest) -> bool:
     return isinstance(request.prompt, ChatPrompt)
-
-
-def _check_vocabulary(request: GenerateRequest, vocab_size: int) -> None:
-    sampling = request.sampling
-    _check_ids("logit_bias", (token_id for token_id, _ in sampling.logit_bias), vocab_size)
-    _check_ids("suppressed", sampling.suppressed, vocab_size)
-    _check_ids("stop_token_ids", request.stop_token_ids, vocab_size)
-
-
-def _check_ids(param: str, ids: Iterable[int], vocab_size: int) -> None:
-    for token_id in ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequest(
-                f"{param} names token {token_id}; the model's ids are 0 to {vocab_size - 1}", param=param
-            )

@@ -30,6 +30,11 @@ class Residents:
     def __len__(self) -> int:
         return len(self.running) + len(self.held) + len(self.leaving)
 
+    @property
+    def n_computing(self) -> int:
+        """Rows that a step may name: each takes at least one token of its budget."""
+        return len(self.running) + len(self.held)
+
     def all(self) -> list[Sequence]:
         """Everyone, as a new list."""
         return [*self.running, *self.held, *self.leaving]

@@ -67,9 +67,9 @@ class Scheduler:
     def add(self, submit: Submit, now_s: float) -> None:
         """Queue a request.
 
-        Raises ``InvalidRequest`` when it can never run, ``Overloaded`` when the queue is full, ``Unavailable`` when
-        draining, ``Conflict`` when the uid is in use; then it is forgotten. ``max_tokens`` beyond the room that is
-        left ends by length.
+        Raises ``InvalidRequest`` or ``Unsupported`` when it can never run, ``Overloaded`` when the queue is full,
+        ``Unavailable`` when draining, ``Conflict`` when the uid is in use; then it is forgotten. ``max_tokens`` beyond
+        the room that is left ends by length.
         """
         if self._is_draining:
             raise Unavailable("the engine is shutting down", retry_after_s=RETRY_AFTER_S)
@@ -235,7 +235,7 @@ class Scheduler:
     def _admit(self, step: Step, now_s: float) -> None:
         """Start waiting sequences while policy, rows, budget and blocks allow; looks at ``max_running`` at most."""
         residents = self._residents
-        room = min(residents.rows.n_free, self.limits.max_running - len(residents.running))
+        room = min(residents.rows.n_free, self.limits.max_running - residents.n_computing)
         quota = min(room, self._policy.n_admissible(len(residents), self._waiting, now_s))
         if quota <= 0:
             return

@@ -52,7 +52,6 @@ class Sequence:
     public_tag: bytes
     private_tag: bytes
     arrived_s: float
-    deadline_at_s: float | None = None
 
     state: State = State.WAITING
     n_prompt: int = 0
@@ -165,7 +164,6 @@ def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) 
         public_tag=b"public" + adapter_tag,
         private_tag=b"private" + adapter_tag + submit.namespace,
         arrived_s=now_s,
-        deadline_at_s=None if submit.deadline_s is None else now_s + submit.deadline_s,
         n_prompt=n_prompt,
         n_total=n_prompt,
     )

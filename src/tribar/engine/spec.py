@@ -8,6 +8,7 @@ import msgspec
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ModelCard
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.limits import Limits
 from tribar.runtime.runner import RunnerInfo
 from tribar.runtime.runners import RunnerConfig
 
@@ -41,15 +42,19 @@ class EngineSpec:
             raise InvalidRequest(f"the engine spec is not valid: {error}", param="spec") from error
 
     def card(self, info: RunnerInfo) -> ModelCard:
-        """The card of this model on a runner that turned out to be ``info``."""
+        """The card of this model on a runner that turned out to be ``info``: with the limits that the engine enforces.
+
+        Raises ``InvalidRequest`` where nothing could ever run.
+        """
+        limits = Limits.of(self.scheduler, info)
         return ModelCard(
             name=self.name,
             architecture=self.architecture,
-            max_model_len=min(info.max_model_len, self.scheduler.max_model_len),
+            max_model_len=limits.max_model_len,
             vocab_size=info.vocab_size,
             n_blocks=info.n_blocks,
             block_size=info.block_size,
-            max_num_seqs=min(info.max_rows, self.scheduler.max_num_seqs),
+            max_num_seqs=limits.max_running,
             created_s=self.created_s,
             has_chat_template=self.has_chat_template,
             capabilities=info.capabilities,

@@ -16,6 +16,7 @@ from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel, open_model
 from tribar.app.resolve import ResolvedConfig, resolve
 from tribar.core.errors import Internal
+from tribar.engine.client import EngineClient
 
 MACHINE = MachineFacts(cores=1, memory_bytes=4 << 30, available_bytes=4 << 30)
 
@@ -53,3 +54,16 @@ async def test_an_engine_that_crashes_while_it_starts(
     with pytest.raises(Internal, match="the engine ended with exit code 1 while it started: no luck"):
         await run(opened, resolve(ServeConfig(), MACHINE, opened.facts), tmp_path)
     assert len(starts.read_text()) == MAX_EARLY_DEATHS
+
+
+async def test_a_client_that_breaks_ends_the_server(
+    opened: OpenedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose line to its engine is served by nobody would accept requests and answer none."""
+
+    async def breaks(_client: EngineClient) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(EngineClient, "run", breaks)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await run(opened, resolve(ServeConfig(), MACHINE, opened.facts), tmp_path)

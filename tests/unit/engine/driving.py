@@ -50,7 +50,8 @@ class Drive:
         self, config: SchedulerConfig | None = None, seed: int = 0, error_rate: float = 0.0, **info_fields: Any
     ) -> None:
         self.config = config or SchedulerConfig(max_num_batched_tokens=64, max_model_len=128)
-        info_defaults = {"n_blocks": 65, "block_size": 4, "max_rows": 8, "max_model_len": 128}
+        info_defaults: dict[str, Any] = {"n_blocks": 65, "block_size": 4, "max_rows": 8, "max_model_len": 128}
+        info_defaults["capabilities"] = frozenset({"adapters", "logprobs", "prompt_logprobs"})
         self.info = RunnerInfo(vocab_size=VOCAB_SIZE, **(info_defaults | info_fields))
         self.scheduler = Scheduler(self.config, self.info)
         self.runner = SimulatedRunner(

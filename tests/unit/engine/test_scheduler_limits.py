@@ -1,10 +1,13 @@
 """What a scheduler refuses, and what it cuts (BUG-019, BUG-023 a)."""
 
+from typing import Any
+
 import pytest
 from tests.unit.engine.driving import VOCAB_SIZE, Drive, make_submit
 
-from tribar.core.errors import Conflict, InvalidRequest, Overloaded, TribarError, Unavailable
+from tribar.core.errors import Conflict, InvalidRequest, Overloaded, TribarError, Unavailable, Unsupported
 from tribar.core.requests import AbortReason
+from tribar.core.sampling.params import Wants
 from tribar.engine.config import SchedulerConfig
 
 
@@ -104,3 +107,24 @@ def test_settings_under_which_nothing_could_run_are_refused(config: SchedulerCon
 def test_several_tokens_a_step_need_depth_one() -> None:
     with pytest.raises(TribarError, match="depth 1"):
         Drive(depth=2, max_tokens_per_step=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"grammar": "root ::= [0-9]"}, "grammar"),
+        ({"adapter": "x"}, "adapters"),
+        ({"wants": Wants(hidden=True)}, "hidden"),
+        ({"wants": Wants(logprobs=0)}, "logprobs"),
+        ({"wants": Wants(prompt_logprobs=0)}, "prompt_logprobs"),
+    ],
+    ids=str,
+)
+def test_what_the_runner_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    """Law 4. In a step it would fail everyone, or nobody would notice that it was not done."""
+    drive = Drive(capabilities=frozenset())
+    with pytest.raises(Unsupported) as caught:
+        drive.add(0, [1], **fields)
+    assert caught.value.param == param
+    drive.add(1, [1])
+    drive.run()

@@ -15,11 +15,10 @@ def make_sequence(prompt: list[int], max_tokens: int = 4, max_model_len: int = 1
 
 
 def test_submit_becomes_a_waiting_sequence() -> None:
-    sequence = make_sequence([5, 2**31 - 1, 0], priority=7, deadline_s=2.5)
+    sequence = make_sequence([5, 2**31 - 1, 0], priority=7)
     assert list(sequence.ids) == [5, 2**31 - 1, 0]
     assert (sequence.n_prompt, sequence.n_total, sequence.n_output) == (3, 3, 0)
     assert sequence.order == (7, 1)
-    assert sequence.deadline_at_s == 12.5
     assert not sequence.is_finished
     assert [state for state in State if state >= State.FINISHED] == [State.FINISHED, State.ABORTED, State.FAILED]
 

@@ -58,3 +58,9 @@ def test_the_card_tells_the_tighter_of_the_limits() -> None:
         has_chat_template=True,
         capabilities=frozenset({"logprobs"}),
     )
+
+
+def test_the_card_promises_no_more_than_the_pool_holds() -> None:
+    """A client would else fill in a ``max_tokens`` that the engine cuts short."""
+    info = RunnerInfo(n_blocks=5, block_size=16, max_rows=8, vocab_size=300, max_model_len=512)
+    assert SPEC.card(info).max_model_len == 64

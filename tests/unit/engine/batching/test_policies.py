@@ -1,5 +1,7 @@
 """Dynamic and static batching, seen through the scheduler."""
 
+from random import Random
+
 import pytest
 from tests.unit.engine.driving import Drive
 
@@ -116,6 +118,23 @@ def test_static_rows_compute_and_hold_until_the_longest_ends(allocator: Allocato
     assert late.terminal
     assert drive.scheduler.stats().n_waiting == 1
     drive.run()
+
+
+def test_static_batch_never_outgrows_its_size() -> None:
+    """Prompts that take several steps to start leave places open; finished rows still fill theirs.
+
+    With more rows than ``max_num_seqs`` the token budget would not suffice for one token each.
+    """
+    for seed in range(40):
+        rng = Random(seed)
+        drive = drive_with("static", max_num_seqs=3, budget=4)
+        for number in range(10):
+            drive.add(number, [rng.randrange(20)] * rng.randint(1, 12), max_tokens=rng.randint(1, 20))
+        while not drive.scheduler.is_idle:
+            plan = drive.step()
+            assert plan is not None
+            assert len(plan.work.rows) <= 3
+        drive.run()
 
 
 def test_static_row_stops_computing_at_the_longest_length() -> None:

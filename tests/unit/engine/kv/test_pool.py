@@ -3,18 +3,20 @@
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tribar.core.errors import Internal, InvalidRequest
 from tribar.core.ids import NULL_BLOCK, BlockId
 from tribar.engine.kv.pool import BlockPool
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_random_use_keeps_every_block_accounted_for(seed: int) -> None:
-    rng = Random(seed)
+@settings(deadline=None, max_examples=50)
+@given(rng=st.randoms(use_true_random=False))
+def test_random_use_keeps_every_block_accounted_for(rng: Random) -> None:
     pool = BlockPool(20)
     owned: list[BlockId] = []
-    for _ in range(1000):
+    for _ in range(100):
         if rng.random() < 0.5:
             n = rng.randint(0, 6)
             if n > pool.n_free:

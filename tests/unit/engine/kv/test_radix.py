@@ -5,6 +5,8 @@ from itertools import count
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tribar.core.errors import Internal
 from tribar.core.ids import BlockId
@@ -107,11 +109,21 @@ def one_operation(rng: Random, tree: RadixTree, brute: BruteForce, block_ids: "c
         assert set(tree.reset()) == brute.reset()
 
 
+@settings(deadline=None, max_examples=50)
+@given(rng=st.randoms(use_true_random=False))
+def test_random_operations_agree_with_brute_force(rng: Random) -> None:
+    """50 x 100 operations; hypothesis shrinks what fails to the fewest that do."""
+    agree_with_brute_force(rng, 100)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_random_operations_agree_with_brute_force(seed: int) -> None:
-    rng = Random(seed)
+def test_long_random_use_agrees_with_brute_force(seed: int) -> None:
+    agree_with_brute_force(Random(seed), 1000)
+
+
+def agree_with_brute_force(rng: Random, n_operations: int) -> None:
     tree, brute, block_ids = RadixTree(), BruteForce(), count(1)
-    for _ in range(1000):
+    for _ in range(n_operations):
         one_operation(rng, tree, brute, block_ids)
         tree.check()
         assert tree.n_nodes == len(brute.entries)
