@@ -19,6 +19,7 @@ import tribar
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog
 from tribar.app.engine_spec import engine_spec
+from tribar.app.http_connection import ConnectionLimits
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
 from tribar.app.listener import url_of
@@ -63,12 +64,14 @@ class FrontEnd:
         resolved: ResolvedConfig,
         listener: socket.socket,
         directory: Path,
+        limits: ConnectionLimits,
     ) -> None:
         self._server = server
         self._opened = opened
         self._resolved = resolved
         self._listener = listener
         self._directory = directory
+        self._limits = limits
         self._registry = CollectorRegistry()
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
@@ -98,7 +101,7 @@ class FrontEnd:
             observe=_observe,
             version=tribar.__version__,
         )
-        http = HttpServer(app, self._listener)
+        http = HttpServer(app, self._listener, self._limits)
         http.start()
         serving = asyncio.create_task(client.run(), name="engine client")
         try:

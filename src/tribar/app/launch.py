@@ -15,12 +15,17 @@ from rich.console import Console
 from tribar.app.accelerator import read_accelerator
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.front_end import FrontEnd
+from tribar.app.http_connection import ConnectionLimits
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import read_machine
 from tribar.app.model import open_model
+from tribar.app.open_files import raise_open_files_limit
 from tribar.app.pull import DownloadBar
 from tribar.app.resolve import resolve
 from tribar.telemetry.logs import LogFormat, configure_logging
+
+RESERVED_FILES = 128
+"""Kept for everything but connections: the engine must find one when it is started again."""
 
 
 def launch(config: ServeConfig) -> int:
@@ -41,7 +46,8 @@ def launch(config: ServeConfig) -> int:
         resolved = resolve(config, machine, opened.facts, read_accelerator(config.engine.device, os.environ))
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
-            front_end = FrontEnd(config.server, machine, opened, resolved, listener, directory)
+            limits = ConnectionLimits(max_connections=max(1, raise_open_files_limit() - RESERVED_FILES))
+            front_end = FrontEnd(config.server, machine, opened, resolved, listener, directory, limits)
             return uvloop.run(front_end.run(console, started_s))
         finally:
             shutil.rmtree(directory, ignore_errors=True)

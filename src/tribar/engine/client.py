@@ -83,7 +83,7 @@ class EngineClient:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """See ``TextGenerator.prepare``. ``max_tokens`` of the prepared request is a number that fits."""
         card = self.card()
-        ids = await self._encoder.encode(request.prompt)
+        ids = await self._encoder.encode(request.prompt, card.max_model_len)
         return Prepared(fit(request, len(ids), card), len(ids), ids)
 
     async def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
@@ -96,7 +96,7 @@ class EngineClient:
         watch = RequestWatch(self._observer, self._clock, prepared.n_tokens)
         generation = Generation(connection, uid, mailbox, answer, watch, prepared.n_tokens)
         try:
-            await connection.submit(submission(uid, prepared, self._text.end_ids, namespace))
+            await generation.submit(submission(uid, prepared, self._text.end_ids, namespace))
             while not generation.is_over:
                 delta = await generation.next()
                 if delta is not None:

@@ -8,7 +8,7 @@ from tribar.engine.connection import Connection
 from tribar.engine.mailbox import Mailbox
 from tribar.engine.request_watch import RequestWatch
 from tribar.engine.terminal_error import error_of
-from tribar.wire.messages import Aborted, Failed, Finished, Output, Terminal
+from tribar.wire.messages import Aborted, Failed, Finished, Output, Submit, Terminal
 
 
 class Generation:
@@ -28,9 +28,14 @@ class Generation:
         self._watch = watch
         self._n_prompt = n_prompt
         self._error: TribarError | None = None
-        self._is_owed = True
+        self._is_owed = False
         self.is_over = False
         """Whether the last Delta has been returned."""
+
+    async def submit(self, message: Submit) -> None:
+        """Send the request. Raises ``Unavailable``; when it is cancelled, nothing was sent and nothing is owed."""
+        await self._connection.submit(message)
+        self._is_owed = True
 
     async def next(self) -> Delta | None:
         """Wait for output and return its Delta, if it made any text certain. Raises how the request failed."""

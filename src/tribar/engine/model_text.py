@@ -34,6 +34,6 @@ class ModelText(Protocol):
         """Tokens that end an answer."""
         ...
 
-    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
-        """The prompt's ids. Raises ``InvalidRequest``."""
+    def encode_prompt(self, prompt: Prompt, max_tokens: int | None = None) -> tuple[int, ...]:
+        """The prompt's ids. Raises ``InvalidRequest``, early where they are certain to be more than ``max_tokens``."""
         ...

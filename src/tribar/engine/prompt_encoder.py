@@ -22,16 +22,19 @@ class PromptEncoder:
         self._executor = ThreadPoolExecutor(n_threads, thread_name_prefix="encode-prompt")
         self._n_pending = 0
 
-    async def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The prompt's ids. Raises ``InvalidRequest``, and ``Overloaded`` when too many long prompts wait."""
+    async def encode(self, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
+        """The prompt's ids. Raises ``InvalidRequest``, and ``Overloaded`` when too many long prompts wait.
+
+        What is certain to have more than ``max_tokens`` is refused without the work; the ids may still be more.
+        """
         if _is_short(prompt):
-            return self._text.encode_prompt(prompt)
+            return self._text.encode_prompt(prompt, max_tokens)
         if self._n_pending >= MAX_PENDING:
             raise Overloaded(f"{MAX_PENDING} long prompts are waiting to be tokenised", retry_after_s=1.0)
         self._n_pending += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, self._text.encode_prompt, prompt)
+            return await loop.run_in_executor(self._executor, self._text.encode_prompt, prompt, max_tokens)
         finally:
             self._n_pending -= 1
 

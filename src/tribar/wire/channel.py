@@ -16,7 +16,7 @@ class Channel(Protocol):
     async def send(self, message: ToEngine) -> None:
         """Hand over ``message``; waits while the engine is behind. Raises ``Unavailable`` when the line is down.
 
-        Cancelling it leaves open whether the message was sent.
+        Cancelling it means that the message was not sent.
         """
         ...
 

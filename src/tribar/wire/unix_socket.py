@@ -25,6 +25,9 @@ MAX_CLIENTS = 256
 READ_BYTES = 256 * 1024
 """Read from one client per poll, so that no client starves the others."""
 
+MAX_UNSENT_BYTES = 64 * 1024
+"""What a client may have written that the engine has not taken; one more message fits on top."""
+
 
 class _Connection:
     """One client as the engine sees it."""
@@ -205,17 +208,24 @@ class UnixSocketChannel:
             reader, writer = await asyncio.open_unix_connection(path, limit=READ_BYTES)
         except OSError as error:
             raise _gone(path, error) from error
+        writer.transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         return cls(path, reader, writer)
 
     async def send(self, message: ToEngine) -> None:
-        """See ``Channel.send``. Raises ``TooLarge`` for a message over the frame limit."""
-        if self._is_closed or self._writer.is_closing():
-            raise _gone(self._path, "the connection is closed")
+        """See ``Channel.send``. Raises ``TooLarge`` for a message over the frame limit.
+
+        Waits before it writes, so that clients who come and go while the engine stands still leave nothing behind.
+        """
+        frame = self._encoder.encode(message)
+        transport = self._writer.transport
         try:
-            self._writer.write(self._encoder.encode(message))
-            await self._writer.drain()
+            while not self._is_closed and transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+                await self._writer.drain()
         except OSError as error:
             raise _gone(self._path, error) from error
+        if self._is_closed or self._writer.is_closing():
+            raise _gone(self._path, "the connection is closed")
+        self._writer.write(frame)
 
     async def receive(self) -> ToClient:
         """See ``Channel.receive``. A frame that is no message closes the channel."""

@@ -11,6 +11,7 @@ from rich.console import Console
 import tribar.app.front_end
 from tribar.app.config import ModelConfig, ServeConfig
 from tribar.app.front_end import MAX_EARLY_DEATHS, FrontEnd
+from tribar.app.http_connection import ConnectionLimits
 from tribar.app.listener import bind
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel, open_model
@@ -30,7 +31,7 @@ def opened(tmp_path: Path) -> OpenedModel:
 
 async def run(opened: OpenedModel, resolved: ResolvedConfig, directory: Path) -> int:
     with bind("127.0.0.1", 0) as listener:
-        front_end = FrontEnd(ServeConfig().server, MACHINE, opened, resolved, listener, directory)
+        front_end = FrontEnd(ServeConfig().server, MACHINE, opened, resolved, listener, directory, ConnectionLimits())
         return await asyncio.wait_for(front_end.run(Console(quiet=True), 0.0), 30)
 
 

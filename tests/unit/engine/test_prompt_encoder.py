@@ -28,7 +28,7 @@ class ThreadNoting:
     def end_ids(self) -> frozenset[int]:
         return frozenset()
 
-    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode_prompt(self, prompt: Prompt, max_tokens: int | None = None) -> tuple[int, ...]:
         self.threads.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self.go.wait()
@@ -51,7 +51,7 @@ async def test_short_prompts_are_encoded_at_once_and_long_ones_in_a_thread() -> 
         ChatPrompt([{"role": "user", "content": "x"}], tools=[{"type": "function"}]),
     ]
     for prompt in [*short, *long]:
-        assert await encoder.encode(prompt) == (1,)
+        assert await encoder.encode(prompt, 8) == (1,)
     is_main = [thread is threading.main_thread() for thread in text.threads]
     assert is_main == [True] * len(short) + [False] * len(long)
     encoder.close()
@@ -61,20 +61,20 @@ async def test_the_event_loop_is_free_meanwhile_and_the_queue_is_bounded(monkeyp
     monkeypatch.setattr(prompt_encoder, "MAX_PENDING", 4)
     text = ThreadNoting()
     encoder = PromptEncoder(text)
-    tasks = [asyncio.create_task(encoder.encode(TextPrompt(LONG))) for _ in range(4)]
+    tasks = [asyncio.create_task(encoder.encode(TextPrompt(LONG), 8)) for _ in range(4)]
     await asyncio.wait(tasks, timeout=0)
     with pytest.raises(Overloaded) as caught:
-        await encoder.encode(TextPrompt(LONG))
+        await encoder.encode(TextPrompt(LONG), 8)
     assert caught.value.retry_after_s is not None
-    assert await encoder.encode(TextPrompt("short")) == (1,)
+    assert await encoder.encode(TextPrompt("short"), 8) == (1,)
     text.go.set()
     assert await asyncio.gather(*tasks) == [(1,)] * 4
-    assert await encoder.encode(TextPrompt(LONG)) == (1,)
+    assert await encoder.encode(TextPrompt(LONG), 8) == (1,)
     encoder.close()
 
 
 async def test_errors_of_the_tokenizer_come_through() -> None:
     encoder = PromptEncoder(byte_text())
     with pytest.raises(InvalidRequest):
-        await encoder.encode(TextPrompt(""))
+        await encoder.encode(TextPrompt(""), 8)
     encoder.close()

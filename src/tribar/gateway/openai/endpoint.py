@@ -145,6 +145,7 @@ async def _prepare(generator: TextGenerator, call: Call) -> list[Prepared]:
     """One ``Prepared`` per choice. A prompt is tokenised once, whatever ``n`` is."""
     choices = []
     for request in call.requests:
+        await asyncio.sleep(0)  # a short prompt is tokenised on the loop; a hundred of them must not hold it together
         prepared = await generator.prepare(request)
         choices += [_for_choice(prepared, i) for i in range(call.n)]
     return choices

@@ -131,6 +131,8 @@ def load_fake_model(path: Path) -> FakeModel:
 
 def _read(path: Path) -> _File:
     try:
+        if path.exists() and not path.is_file():
+            raise BadModelFile(f"{path}: not a regular file")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise BadModelFile(f"{path}: larger than {MAX_FILE_BYTES} bytes")
         return msgspec.json.decode(path.read_bytes(), type=_File)

@@ -63,8 +63,11 @@ class ByteText:
     template: ByteTemplate
     end_ids: frozenset[int]
 
-    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
-        """Ids of any form of prompt. Raises ``InvalidRequest`` where there are none, or one is unknown."""
+    def encode_prompt(self, prompt: Prompt, max_tokens: int | None = None) -> tuple[int, ...]:
+        """Ids of any form of prompt. Raises ``InvalidRequest`` where there are none, or one is unknown.
+
+        Encoding costs nothing here, so nothing is refused for ``max_tokens`` before it.
+        """
         match prompt:
             case ChatPrompt():
                 if not prompt.messages:

@@ -16,7 +16,7 @@ class ControlShield:
 
     def __init__(self, control_strings: Iterable[str]) -> None:
         texts = {text for text in control_strings if text}
-        self._whole = re.compile(_any_of(texts)) if texts else None
+        self._whole = re.compile(any_of(texts)) if texts else None
         self._prefixes = {text[:n] for text in texts for n in range(1, len(text))}
         self._longest_prefix = max(map(len, self._prefixes), default=0)
 
@@ -75,7 +75,7 @@ class Covered:
         return re.sub(self._nonce + r"(\d{6})", lambda match: self._texts[int(match[1])], text)
 
 
-def _any_of(texts: Iterable[str]) -> str:
+def any_of(texts: Iterable[str]) -> str:
     """A pattern that matches the longest of ``texts``: a trie, so that thousands cost no more than one."""
     trie: _Trie = {}
     for text in texts:

@@ -26,8 +26,11 @@ class Text:
     template: ChatTemplate | None
     end_ids: frozenset[int]
 
-    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode_prompt(self, prompt: Prompt, max_tokens: int | None = None) -> tuple[int, ...]:
         """The ids the model sees: at least one. Raises ``InvalidRequest``.
+
+        ``max_tokens``: what cannot be so short is refused without the work of encoding it; what is encoded may still
+        be longer.
 
         A chat whose text has no control strings gets the ids that Hugging Face's tokenizer gives the rendered text;
         control strings that callers typed stay ordinary characters. Where the tokenizer's convention is to begin
@@ -35,8 +38,9 @@ class Text:
         """
         match prompt:
             case ChatPrompt():
-                ids = self._encode_chat(prompt)
+                ids = self._encode_chat(prompt, max_tokens)
             case TextPrompt(text):
+                self._refuse_longer(text, max_tokens, "prompt")
                 ids = self.tokenizer.encode(text, add_special=True)
             case IdsPrompt(given):
                 self.tokenizer.check_ids(given)
@@ -45,12 +49,24 @@ class Text:
             raise InvalidRequest("the prompt is empty", param="prompt")
         return tuple(ids)
 
-    def _encode_chat(self, prompt: ChatPrompt) -> list[int]:
+    def _refuse_longer(self, text: str, max_tokens: int | None, param: str) -> None:
+        least = self.tokenizer.least_tokens(text)
+        if max_tokens is not None and least > max_tokens:
+            raise InvalidRequest(
+                f"the prompt has {len(text)} characters, so at least {least} tokens; at most {max_tokens} can be used: "
+                "shorten the prompt",
+                param=param,
+                code="context_length_exceeded",
+            )
+
+    def _encode_chat(self, prompt: ChatPrompt, max_tokens: int | None) -> list[int]:
         if self.template is None:
             message = "this model has no chat template: use /v1/completions with the prompt's text"
             raise InvalidRequest(message, param="messages")
         tokenizer = self.tokenizer
         rendered = self.template.render(prompt, tokenizer.shield)
+        typed = rendered.covered.restore(rendered.text) if rendered.covered else rendered.text
+        self._refuse_longer(typed, max_tokens, "messages")
         if rendered.covered:
             ids = tokenizer.encode_shielded(rendered.text, rendered.covered.restore)
         else:

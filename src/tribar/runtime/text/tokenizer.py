@@ -11,6 +11,7 @@ from tokenizers.pre_tokenizers import Sequence as PreTokenizerSequence
 from tribar.core.errors import InvalidRequest
 from tribar.runtime.text.control_shield import ControlShield
 from tribar.runtime.text.detokenizer import Detokenizer
+from tribar.runtime.text.special_finder import SpecialFinder
 
 
 class Tokenizer:
@@ -40,6 +41,9 @@ class Tokenizer:
         self.strips_leading_space = strips_leading_space
         self.special_texts = {self.token_bytes[i].decode(): i for i in sorted(self.special_ids)}
         self.shield = ControlShield(self.special_texts)
+        self._specials = SpecialFinder(self.special_texts, backend.get_added_tokens_decoder())
+        self._longest_bytes = max(map(len, self.token_bytes), default=1)
+        self._keeps_length = backend.normalizer is None
         self._control = backend
         self._plain = _typed_twin(backend, backend.pre_tokenizer)
         self._plain_inside = _typed_twin(backend, _without_first_prefix(backend.pre_tokenizer))
@@ -50,6 +54,10 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of ids the table knows (an embedding may have more rows, for padding)."""
         return len(self.token_bytes)
+
+    def least_tokens(self, text: str) -> int:
+        """A number of ids that ``text`` has at the least, found without encoding it; 0 where nothing can be said."""
+        return -(-len(text) // self._longest_bytes) if self._keeps_length else 0
 
     def encode(self, text: str, *, add_special: bool) -> list[int]:
         """Ids of typed text: special tokens in it stay ordinary characters.
@@ -68,14 +76,12 @@ class Tokenizer:
 
         Whatever ``restore`` brings back is ordinary text, so special tokens in it stay ordinary characters.
         """
-        encoding = _encode(self._control, text)
         ids: list[int] = []
         start = 0
-        for token_id, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if self.special_texts.get(text[begin:end].strip()) == token_id:
-                ids += self._stretch(restore(text[start:begin]), is_first=start == 0)
-                ids.append(token_id)
-                start = end
+        for token_text, begin, end in self._specials.find(text):
+            ids += self._stretch(restore(text[start:begin]), is_first=start == 0)
+            ids.append(self.special_texts[token_text])
+            start = end
         return ids + self._stretch(restore(text[start:]), is_first=start == 0)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
@@ -116,8 +122,9 @@ class Tokenizer:
 
 
 def _encode(backend: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
+    """As a batch of one: the library lets other threads run (releases the GIL) for batches only."""
     try:
-        return backend.encode(text, add_special_tokens=False)
+        return backend.encode_batch([text], add_special_tokens=False)[0]
     except TypeError as error:  # the library's answer to a str that has no UTF-8 form
         raise InvalidRequest("the text has a lone surrogate, which no encoding can carry", param="prompt") from error
     except Exception as error:
