@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from tribar.app.http_connection import ConnectionLimits
+from tribar.app.launch import RESERVED_FILES
 from tribar.app.settings import options
 from tribar.core.errors import ERRORS_BY_NAME
 from tribar.engine.connection import MAX_OPEN
@@ -152,7 +154,7 @@ def _interval(schema: Mapping[str, Any]) -> str:
 
 def limit_rows() -> Sequence[Row]:
     """Value and answer of every bound that a client can meet; what is bounded precedes them as prose."""
-    gateway = GatewayConfig()
+    gateway, connection = GatewayConfig(), ConnectionLimits()
     return [
         (f"{gateway.max_body_bytes >> 20} MiB", "413 `body_too_large`"),
         (f"{gateway.body_timeout_s:g} s", "408"),
@@ -167,6 +169,9 @@ def limit_rows() -> Sequence[Row]:
         (f"{MAX_PENDING} prompts", "503"),
         (f"{MAX_OPEN}", "503"),
         (f"{gateway.stall_timeout_s:g} s", "aborted"),
+        (f"{connection.head_s:g} s", "408"),
+        (f"{connection.idle_s:g} s", "closed"),
+        (f"open files less {RESERVED_FILES}", "503"),
     ]
 
 

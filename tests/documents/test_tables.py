@@ -7,9 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.documents import code_tables, model_tables
 from tests.documents.code_tables import Row
-from tests.documents.markdown import DOCUMENTS, blocks, read, table_with, tables
+from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
-from tribar.app.settings import load_config
+from tribar.app.settings import OTHER_VARIABLES, load_config
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
@@ -31,6 +31,20 @@ def check(document: str, expected: Sequence[Row], *, has_prose: bool = True) -> 
 @pytest.mark.parametrize("document", SERVING)
 def test_settings(document: str) -> None:
     check(document, [row[:-1] for row in code_tables.setting_rows()])
+
+
+@pytest.mark.parametrize("document", SERVING)
+def test_other_variables(document: str) -> None:
+    named = {row[0].strip("`") for row in table_with(read(document), "`TRIBAR_CONFIG`")}
+    assert named == OTHER_VARIABLES
+
+
+def test_variables_of_the_native_code_are_known() -> None:
+    """The server refuses variables with its prefix that it does not know, so these would keep it from starting."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "native/src").rglob("*.cpp")]
+    read_there = {name for text in sources for name in re.findall(r'getenv\("(TRIBAR_\w+)"\)', text)}
+    assert read_there
+    assert read_there <= OTHER_VARIABLES
 
 
 @pytest.mark.parametrize("document", SERVING)

@@ -24,8 +24,9 @@ from tribar.core.errors import InvalidRequest
 ROOMS: dict[str, type[Any]] = {"model": ModelConfig, "engine": EngineConfig, "server": ServerConfig}
 
 VARIABLE_PREFIX = "TRIBAR_"
-OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE"})
-"""Variables with our prefix that are read elsewhere: the file's path, and the model cache (``runtime/sources``)."""
+OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE", "TRIBAR_CPU_LEVEL"})
+"""Variables with our prefix that are read elsewhere: the file's path, the model cache (``runtime/sources``), and the
+instructions that the native kernels may use (``native/src/kernels.cpp``)."""
 
 SERVICE_LINK = re.compile(r"TRIBAR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Kubernetes describes a service named tribar to every pod in such variables; they are not settings of ours
