@@ -56,7 +56,7 @@ class NativeRunner:
             if config.max_model_len > context:
                 message = f"max_model_len {config.max_model_len} is beyond the model's context of {context}"
                 raise InvalidRequest(message, param="max_model_len")
-            native = running.Runner(self._level, max(1, config.n_threads), config.max_rows, config.max_model_len)
+            native = _create(self._level, config)
             load_weights(native, checkpoint, config.max_model_len, config.weights)
             native.start(KV_TYPES[config.kv_cache_dtype], config.n_blocks)
         except MemoryError as error:
@@ -156,6 +156,14 @@ class NativeRunner:
             -1 if wants.prompt_logprobs is None else wants.prompt_logprobs,
             wants.hidden,
         )
+
+
+def _create(level: str, config: RunnerConfig) -> running.Runner:
+    """The C++ runner, empty. Raises ``InvalidRequest`` for a CPU level that is unknown or not this CPU's."""
+    try:
+        return running.Runner(level, max(1, config.n_threads), config.max_rows, config.max_model_len)
+    except ValueError as error:  # std::invalid_argument
+        raise InvalidRequest(str(error), param="TRIBAR_CPU_LEVEL") from error
 
 
 def _check(config: RunnerConfig) -> None:

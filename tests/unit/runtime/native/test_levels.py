@@ -1,7 +1,9 @@
 """Which kernels run: the best of this CPU, or a lower level on demand; never more than it has."""
 
 import pytest
+from tests.contract.runner_factories import RUNNER_FACTORIES
 
+from tribar.core.errors import InvalidRequest
 from tribar.runtime.native._native import kernels
 
 
@@ -23,3 +25,10 @@ def test_an_unknown_level_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TRIBAR_CPU_LEVEL", "fast")
     with pytest.raises(ValueError, match="TRIBAR_CPU_LEVEL 'fast' is unknown: choose one of"):
         kernels.level_for("")
+
+
+def test_a_runner_says_so_as_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine then ends with one line, and is not started again."""
+    monkeypatch.setenv("TRIBAR_CPU_LEVEL", "fast")
+    with pytest.raises(InvalidRequest, match="TRIBAR_CPU_LEVEL 'fast' is unknown: choose one of"):
+        RUNNER_FACTORIES["native-1-thread"]().load()
