@@ -59,4 +59,4 @@ def test_greedy_tokens_equal_the_reference(runner: str, capsys: pytest.CaptureFi
                 n_close += 1
                 break
     with capsys.disabled():
-        print(f"\n{runner}: {len(PROMPTS)} prompts x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")
+        print(f"\n{runner}: {len(PROMPTS)} x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")

@@ -39,9 +39,7 @@ class ModelConfig:
 class EngineConfig:
     """How it is run."""
 
-    runner: str = option(
-        "auto", Choice(("auto", "native", "torch", "fake")), "What computes the model; auto: native on the CPU."
-    )
+    runner: str = option("auto", Choice(("auto", "native", "torch", "fake")), "What computes the model.")
     device: str = option("cpu", Text("DEVICE"), "Where: cpu, cuda or cuda:N.")
     weights: str = option("auto", Choice(("auto", "int4", "int8", "bf16", "f32")), "Type of the weights in memory.")
     kv_cache_dtype: str = option("auto", Choice(("auto", "bf16", "f32", "int8")), "Type of the KV cache in memory.")

