@@ -13,6 +13,7 @@ Memory::Memory(size_t n_bytes) : n_bytes_(n_bytes) {
   void* data = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
   data_ = static_cast<uint8_t*>(data);
+  madvise(data, n_bytes, MADV_HUGEPAGE);  // a wish: nothing is lost where it is not granted
 }
 
 Memory::~Memory() {
@@ -25,6 +26,17 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
+uint8_t* Arena::allocate(size_t n_bytes) {
+  constexpr size_t kPiece = size_t{64} << 20;
+  n_bytes = (n_bytes + 63) / 64 * 64;
+  if (pieces_.empty() || n_used_ + n_bytes > pieces_.back().n_bytes()) {
+    pieces_.emplace_back(std::max(n_bytes, kPiece));
+    n_used_ = 0;
+  }
+  n_used_ += n_bytes;
+  return pieces_.back().data() + n_used_ - n_bytes;
+}
+
 Runner::Runner(const std::string& level, int n_threads, int max_rows, int max_model_len)
     : kernels_(kernels_for(level)), pool_(n_threads), max_model_len_(max_model_len), rows_(max_rows) {}
 
@@ -32,15 +44,15 @@ Linear Runner::pack(const std::vector<Stored>& parts, WeightsRule rule, bool is_
   Linear linear;
   int first_output = 0;
   for (const PackSpec& spec : plan_matrices(parts, rule, is_gated)) {
-    packed_.emplace_back(spec.n_bytes());
+    uint8_t* data = packed_.allocate(spec.n_bytes());
     packed_bytes_ += spec.n_bytes();
-    const Matrix matrix = spec.matrix(packed_.back().data());
+    const Matrix matrix = spec.matrix(data);
     const int n_strips = matrix.n_strips();
     std::vector<PackFault> faults(pool_.n_threads());
     const int grain = 2 * ((n_strips / (8 * pool_.n_threads()) + 2) / 2);
     pool_.run((n_strips + grain - 1) / grain, [&](int tile, int thread) {
       const PackFault fault =
-          pack_strips(spec, tile * grain, std::min(n_strips, (tile + 1) * grain), packed_.back().data());
+          pack_strips(spec, tile * grain, std::min(n_strips, (tile + 1) * grain), data);
       if (fault) faults[thread] = fault;
     });
     for (const PackFault& fault : faults)
