@@ -18,7 +18,6 @@ from tests.unit.runtime.text.vocabularies import (
 
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
-from tribar.runtime import formats
 from tribar.runtime.text.text import Text, load_text, text_from_gguf
 
 TOOLS_TEMPLATE = (
@@ -263,7 +262,7 @@ def test_a_gguf_file_is_opened_and_closed(tmp_path: Path, monkeypatch: pytest.Mo
     def open_weights(path: Path) -> SimpleNamespace:
         return SimpleNamespace(metadata=metadata, close=lambda: closed.append(path))
 
-    monkeypatch.setattr(formats, "open_weights", open_weights, raising=False)
+    monkeypatch.setattr("tribar.runtime.text.text.open_weights", open_weights)
     text = load_text(tmp_path / "model.gguf")
     assert text.template is not None
     assert closed == [tmp_path / "model.gguf"]
