@@ -9,16 +9,16 @@ a virtual clock whose step cost was measured on the real runner in this run.
 
 import argparse
 import random
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
 
 from benchmarks.drive import Run, StepCost, drive, submit
-from benchmarks.model import loaded, prompt
+from benchmarks.model import engine, prompt
 from tribar.engine.config import Batching, SchedulerConfig
 from tribar.engine.scheduler import Scheduler
 from tribar.runtime.fake import FakeRunner
-from tribar.runtime.runner import Runner, RunnerInfo, StepPlan
+from tribar.runtime.runner import StepPlan
 from tribar.runtime.runners import RunnerConfig
 from tribar.wire.messages import Submit
 
@@ -50,13 +50,16 @@ def requests(n_requests: int) -> list[Submit]:
     return [submit(i, prompt(i, N_PROMPT), length) for i, length in enumerate(lengths)]
 
 
-def measured_cost(runner: Runner, info: RunnerInfo, batch: int) -> StepCost:
+def measured_cost(batch: int) -> StepCost:
     """Seconds of a step as a line through decode steps of 1 and ``batch`` rows."""
     points = []
     for n_rows in (1, batch):
         submits = [submit(i, prompt(i, N_PROMPT), 40) for i in range(n_rows)]
-        run = drive(Scheduler(config("continuous", batch), info), runner, submits)
-        points.append((n_rows, run.runner_s / run.n_steps))
+        with engine(N_BLOCKS, config("continuous", batch)) as (scheduler, runner):
+            run = drive(scheduler, runner, submits)
+        points.append(
+            (n_rows, statistics.median(runner_s for n_tokens, _, runner_s in run.steps if n_tokens == n_rows))
+        )
     (one, one_s), (many, many_s) = points
     per_row_s = (many_s - one_s) / (many - one)
     print(f"measured step: {one_s * 1000:.1f} ms for 1 row, {many_s * 1000:.1f} ms for {batch}")
@@ -101,14 +104,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
     runs: dict[Batching, Run] = {}
-    with loaded(N_BLOCKS, config("continuous", options.batch)) as (runner, info):
-        cost = measured_cost(runner, info, options.batch)
-        for batching in POLICIES:
-            start = perf_counter()
-            scheduler = Scheduler(config(batching, options.batch), info)
+    cost = measured_cost(options.batch)
+    for batching in POLICIES:
+        with engine(N_BLOCKS, config(batching, options.batch)) as (scheduler, runner):
             runs[batching] = drive(scheduler, runner, requests(options.requests))
-            print(f"{batching}: {perf_counter() - start:.0f} s", flush=True)
-    compare(f"{options.requests} requests, batch {options.batch}, SmolLM2-135M on the torch runner", runs)
+        print(f"{batching}: {runs[batching].seconds:.0f} s", flush=True)
+    compare(f"{options.requests} requests, batch {options.batch}, SmolLM2-135M on the native runner", runs)
     compare(f"{options.simulated} requests, virtual clock", simulate(options.simulated, options.batch, cost))
 
 

@@ -24,11 +24,15 @@ class Course:
     end_s: float = 0.0
     n_output: int = 0
     n_cached: int = 0
+    ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Run:
-    """What happened in one run. ``n_running`` and ``slot_use`` have one entry per step."""
+    """What happened in one run. ``n_running``, ``slot_use`` and ``steps`` have one entry per step.
+
+    A step is (tokens computed, its seconds, those of them spent in the runner), from one commit to the next.
+    """
 
     courses: dict[Uid, Course] = field(default_factory=dict)
     seconds: float = 0.0
@@ -36,6 +40,7 @@ class Run:
     n_steps: int = 0
     n_running: list[int] = field(default_factory=list)
     slot_use: list[float] = field(default_factory=list)
+    steps: list[tuple[int, float, float]] = field(default_factory=list)
 
     @property
     def n_output(self) -> int:
@@ -60,7 +65,10 @@ def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes =
 
 
 def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost: StepCost | None = None) -> Run:
-    """Run ``submits`` (all there at the start) to the end. With ``cost`` the clock is virtual."""
+    """Run ``submits`` (all there at the start) to the end. With ``cost`` the clock is virtual.
+
+    A runner goes with one scheduler for life: the scheduler tells of rows that ended with its next plan.
+    """
     run = Run(courses={item.uid: Course() for item in submits})
     start = perf_counter()
     virtual_s = 0.0
@@ -70,6 +78,7 @@ def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost:
 
     for item in submits:
         scheduler.add(item, now())
+    last = perf_counter()
     while not scheduler.is_idle:
         plan = scheduler.plan(now())
         if plan is None:
@@ -79,10 +88,14 @@ def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost:
         ticket = runner.launch(plan)
         runner.sample(ticket)
         result = runner.collect(ticket)
-        run.runner_s += perf_counter() - before
+        runner_s = perf_counter() - before
+        run.runner_s += runner_s
         virtual_s += cost(plan) if cost else 0.0
         outputs = scheduler.commit(plan, result, now())
         run.n_steps += 1
+        end = perf_counter()
+        run.steps.append((int(plan.work.n_tokens.sum()), end - last, runner_s))
+        last = end
         stats = scheduler.stats()
         run.n_running.append(stats.n_running)
         if stats.kv_slots_allocated:
@@ -90,6 +103,7 @@ def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost:
         for output in outputs:
             course = run.courses[output.uid]
             course.first_token_s = course.first_token_s or now()
+            course.ids += output.ids
             if output.terminal is not None:
                 if not isinstance(output.terminal, Finished):
                     raise RuntimeError(f"request {output.uid} ended as {output.terminal}")

@@ -11,9 +11,8 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.drive import Run, drive, submit
-from benchmarks.model import loaded, prompt
+from benchmarks.model import engine, prompt
 from tribar.engine.config import Allocator, SchedulerConfig
-from tribar.engine.scheduler import Scheduler
 
 BLOCK_SIZE = 16
 
@@ -27,9 +26,9 @@ def measure(allocator: Allocator, n_blocks: int, max_model_len: int, lengths: Se
         prefix_caching=False,
         allocator=allocator,
     )
-    with loaded(n_blocks, config) as (runner, info):
-        submits = [submit(i, prompt(i, n_prompt), n_output) for i, (n_prompt, n_output) in enumerate(lengths)]
-        return drive(Scheduler(config, info), runner, submits)
+    submits = [submit(i, prompt(i, n_prompt), n_output) for i, (n_prompt, n_output) in enumerate(lengths)]
+    with engine(n_blocks, config) as (scheduler, runner):
+        return drive(scheduler, runner, submits)
 
 
 def full_load(run: Run) -> tuple[float, float]:

@@ -1,11 +1,12 @@
-"""The model and the runner that benchmarks use: the embedded default on the torch runner."""
+"""The model and the runner that benchmarks use: the embedded default on the native runner, all cores."""
 
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tribar.engine.config import SchedulerConfig
-from tribar.runtime.runner import Runner, RunnerInfo
+from tribar.engine.scheduler import Scheduler
+from tribar.runtime.runner import Runner
 from tribar.runtime.runners import RunnerConfig, create_runner
 from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
 
@@ -13,8 +14,8 @@ VOCABULARY = range(100, 40_000)
 
 
 @contextmanager
-def loaded(n_blocks: int, config: SchedulerConfig, kind: str = "torch") -> Iterator[tuple[Runner, RunnerInfo]]:
-    """A loaded runner of the default model with a pool of ``n_blocks``."""
+def engine(n_blocks: int, config: SchedulerConfig, kind: str = "native") -> Iterator[tuple[Scheduler, Runner]]:
+    """A scheduler and a loaded runner of the default model with a pool of ``n_blocks``."""
     runner = create_runner(
         kind,
         RunnerConfig(
@@ -27,7 +28,7 @@ def loaded(n_blocks: int, config: SchedulerConfig, kind: str = "torch") -> Itera
     )
     info = runner.load()
     try:
-        yield runner, info
+        yield Scheduler(config, info), runner
     finally:
         runner.close()
 

@@ -9,10 +9,8 @@ import argparse
 import statistics
 
 from benchmarks.drive import drive, submit
-from benchmarks.model import loaded, prompt
+from benchmarks.model import engine, prompt
 from tribar.engine.config import SchedulerConfig
-from tribar.engine.scheduler import Scheduler
-from tribar.runtime.runner import Runner, RunnerInfo
 
 N_BLOCKS = 2048
 
@@ -24,17 +22,17 @@ def config(*, prefix_caching: bool) -> SchedulerConfig:
     )
 
 
-def shared_prefix(runner: Runner, info: RunnerInfo, n_prefix: int, rounds: int) -> None:
+def shared_prefix(n_prefix: int, rounds: int) -> None:
     """Requests with one long prefix and 20 tokens of their own, one after the other."""
     prefix = prompt(0, n_prefix)
     medians = {}
     for prefix_caching in (False, True):
-        scheduler = Scheduler(config(prefix_caching=prefix_caching), info)
-        drive(scheduler, runner, [submit(0, [*prefix, *prompt(1, 20)], 2)])
-        times = []
-        for i in range(rounds):
-            run = drive(scheduler, runner, [submit(1 + i, [*prefix, *prompt(2 + i, 20)], 2)])
-            times.append(next(iter(run.courses.values())).first_token_s)
+        with engine(N_BLOCKS, config(prefix_caching=prefix_caching)) as (scheduler, runner):
+            drive(scheduler, runner, [submit(0, [*prefix, *prompt(1, 20)], 2)])
+            times = []
+            for i in range(rounds):
+                run = drive(scheduler, runner, [submit(1 + i, [*prefix, *prompt(2 + i, 20)], 2)])
+                times.append(next(iter(run.courses.values())).first_token_s)
         medians[prefix_caching] = statistics.median(times)
     saved = 1 - medians[True] / medians[False]
     print(
@@ -43,44 +41,38 @@ def shared_prefix(runner: Runner, info: RunnerInfo, n_prefix: int, rounds: int) 
     )
 
 
-def conversation(runner: Runner, info: RunnerInfo) -> None:
+def conversation() -> None:
     """Five turns: each sends everything so far and 30 new tokens, and gets 40."""
-    scheduler = Scheduler(config(prefix_caching=True), info)
     history: list[int] = []
-    for turn in range(1, 6):
-        history += prompt(100 + turn, 30)
-        n_prompt = len(history)
-        item = submit(turn, history, 40)
-        scheduler.add(item, 0.0)
-        generated: list[int] = []
-        n_cached = 0
-        while (plan := scheduler.plan(0.0)) is not None:
-            ticket = runner.launch(plan)
-            runner.sample(ticket)
-            for output in scheduler.commit(plan, runner.collect(ticket), 0.0):
-                generated += output.ids
-                n_cached = getattr(output.terminal, "n_cached", n_cached)
-        history += generated
-        print(f"turn {turn}: prompt {n_prompt:4} tokens, cached {n_cached:4}, prefilled {n_prompt - n_cached:3}")
+    with engine(N_BLOCKS, config(prefix_caching=True)) as (scheduler, runner):
+        for turn in range(1, 6):
+            history += prompt(100 + turn, 30)
+            item = submit(turn, history, 40)
+            run = drive(scheduler, runner, [item])
+            course = run.courses[item.uid]
+            computed = len(history) - course.n_cached
+            print(f"turn {turn}: prompt {len(history):4} tokens, cached {course.n_cached:4}, prefilled {computed:3}")
+            history += course.ids
 
 
-def equal_prompts(runner: Runner, info: RunnerInfo) -> None:
+def equal_prompts() -> None:
     """Thirty-two equal prompts at once prefill the shared blocks once."""
     ids = prompt(7, 512)
-    scheduler = Scheduler(config(prefix_caching=True), info)
-    run = drive(scheduler, runner, [submit(i, ids, 8) for i in range(32)])
+    with engine(N_BLOCKS, config(prefix_caching=True)) as (scheduler, runner):
+        run = drive(scheduler, runner, [submit(i, ids, 8) for i in range(32)])
     n_prefilled = sum(len(ids) - course.n_cached for course in run.courses.values())
     print(f"32 equal prompts of {len(ids)} tokens: {n_prefilled} prompt tokens computed of {32 * len(ids)}")
 
 
-def no_hits(runner: Runner, info: RunnerInfo, rounds: int) -> None:
+def no_hits(rounds: int) -> None:
     """Throughput with and without the cache when nothing repeats, in turns."""
     pace: dict[bool, list[float]] = {False: [], True: []}
     for i in range(rounds):
         for prefix_caching in (i % 2 == 0, i % 2 == 1):
-            scheduler = Scheduler(config(prefix_caching=prefix_caching), info)
             submits = [submit(j, prompt(1000 + 64 * i + j, 128), 32) for j in range(32)]
-            pace[prefix_caching].append(drive(scheduler, runner, submits).tokens_per_s)
+            with engine(N_BLOCKS, config(prefix_caching=prefix_caching)) as (scheduler, runner):
+                drive(scheduler, runner, [submit(-1, prompt(0, 64), 4)])  # warm-up
+                pace[prefix_caching].append(drive(scheduler, runner, submits).tokens_per_s)
     lost = 1 - statistics.median(on / off for on, off in zip(pace[True], pace[False], strict=True))
     print(
         f"0 % hits, 32 x (128 in, 32 out): {statistics.median(pace[False]):.1f} tok/s without, "
@@ -94,12 +86,10 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with loaded(N_BLOCKS, config(prefix_caching=True)) as (runner, info):
-        drive(Scheduler(config(prefix_caching=False), info), runner, [submit(0, prompt(0, 64), 4)])
-        shared_prefix(runner, info, options.prefix, options.rounds)
-        conversation(runner, info)
-        equal_prompts(runner, info)
-        no_hits(runner, info, options.rounds)
+    shared_prefix(options.prefix, options.rounds)
+    conversation()
+    equal_prompts()
+    no_hits(options.rounds)
 
 
 if __name__ == "__main__":

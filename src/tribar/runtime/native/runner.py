@@ -1,5 +1,6 @@
 """The native CPU runner: C++ kernels behind ``tribar.runtime.runner.Runner``. One C++ call per step, GIL released."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,9 +162,14 @@ class NativeRunner:
 def _create(level: str, config: RunnerConfig) -> running.Runner:
     """The C++ runner, empty. Raises ``InvalidRequest`` for a CPU level that is unknown or not this CPU's."""
     try:
-        return running.Runner(level, max(1, config.n_threads), config.max_rows, config.max_model_len)
+        return running.Runner(level, config.n_threads or _usable_cores(), config.max_rows, config.max_model_len)
     except ValueError as error:  # std::invalid_argument
         raise InvalidRequest(str(error), param="TRIBAR_CPU_LEVEL") from error
+
+
+def _usable_cores() -> int:
+    """Cores that this process may run on; all of them where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check(config: RunnerConfig) -> None:
