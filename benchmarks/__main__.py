@@ -6,7 +6,7 @@
 import runpy
 import sys
 
-NAMES = ("step_frame", "scheduler_step", "prefix_cache", "kv_memory", "batching", "http_latency", "pace")
+NAMES = ("step_frame", "scheduler_step", "prefix_cache", "kv_memory", "batching", "http_latency", "pace", "accuracy")
 
 
 def main() -> None:

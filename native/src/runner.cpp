@@ -183,6 +183,23 @@ const StepOutcome& Runner::step(const std::vector<WorkItem>& work) {
   return outcome_;
 }
 
+void Runner::logits(const int32_t* ids, int n_ids, float* out) {
+  for (const Row& row : rows_)
+    if (row.is_used) throw std::invalid_argument("rows are in use");
+  if (n_ids < 1 || n_ids > max_model_len_ || (n_ids - 1) / kBlock + 2 > kv.n_blocks)
+    throw std::invalid_argument("more ids than the context or the blocks hold");
+  for (int i = 0; i < n_ids; ++i)
+    if (ids[i] < 0 || ids[i] >= model.vocab) throw std::invalid_argument("an id outside the vocabulary");
+  std::vector<int32_t> table((n_ids - 1) / kBlock + 1);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i) + 1;
+  segments_.assign(1, {ids, table.data(), 0, n_ids});
+  wanted_.clear();
+  for (int i = 0; i < n_ids; ++i) wanted_.push_back({0, i});
+  step_->run(segments_, wanted_, [&](int index, const float*, const float* logits, int) {
+    std::copy(logits, logits + model.vocab, out + static_cast<size_t>(index) * model.vocab);
+  });
+}
+
 void Runner::take(const std::vector<WorkItem>& work, const Read& read, const float* hidden, const float* logits,
                   int thread) {
   const WorkItem& item = work[read.work];

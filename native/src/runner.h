@@ -88,6 +88,10 @@ class Runner {
   void append(int row, const int32_t* blocks, int n_blocks);
   const StepOutcome& step(const std::vector<WorkItem>& work);
 
+  // The logits of every position of a text, [n_ids][vocab], computed in the first blocks after the null block: to judge
+  // accuracy. Raises std::invalid_argument while any row is used.
+  void logits(const int32_t* ids, int n_ids, float* out);
+
   KvCache kv;
   size_t packed_bytes() const { return packed_bytes_; }
   const char* level() const { return kernels_.level; }

@@ -187,6 +187,14 @@ void bind_runner(nb::module_& m) {
            nb::arg("row"), nb::arg("blocks"))
       .def("step", &step, nb::arg("rows"), nb::arg("positions"), nb::arg("n_tokens"), nb::arg("samples"),
            nb::arg("masks"), "(tokens, statuses, token scores, prompt scores, hidden states)")
+      .def("logits",
+           [](Runner& r, const Vector<int32_t>& ids,
+              const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out) {
+             require(out.shape(0) == ids.size() && static_cast<int>(out.shape(1)) == r.model.vocab, "shape of out");
+             nb::gil_scoped_release released;
+             r.logits(ids.data(), static_cast<int>(ids.size()), out.data());
+           },
+           nb::arg("ids"), nb::arg("out"))
       .def_prop_ro("block_bytes", [](const Runner& r) { return r.kv.n_layers * r.kv.block_bytes(); })
       .def("export_block",
            [](const Runner& r, int block, const nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& out) {

@@ -116,6 +116,12 @@ class NativeRunner:
         self._result = None
         return result
 
+    def logits(self, ids: Int32s) -> npt.NDArray[np.float32]:
+        """The logits of every position of a text, [len(ids), vocab]: to judge accuracy, while no row is in use."""
+        out = np.empty((len(ids), self._vocab_size), dtype=np.float32)
+        self._require().logits(ids, out)
+        return out
+
     def copy_blocks(self, source: Int32s, target: Int32s) -> None:
         """See the contract."""
         self.import_blocks(target, self.export_blocks(source))
