@@ -118,7 +118,8 @@ async def test_a_reader_that_keeps_up_gets_everything_in_order(line: Line) -> No
             terminal = FINISHED if step == n_steps - 1 else None
             line.endpoint.send(key, StepOutput([Output(uid, [step], terminal=terminal)]))
             line.endpoint.poll(0)
-        line.endpoint.poll(None)  # returns at the client's disconnect: until then pending output is written
+        while not line.endpoint.poll(None):  # until the client's disconnect, pending output is written
+            pass
 
     thread = threading.Thread(target=engine)
     thread.start()
