@@ -113,13 +113,15 @@ async def test_a_reader_that_keeps_up_gets_everything_in_order(line: Line) -> No
     n_steps = 10_000
     uid = Uid(1, 0)
 
+    received: list[object] = []
+
     def engine() -> None:
         for step in range(n_steps):
             terminal = FINISHED if step == n_steps - 1 else None
             line.endpoint.send(key, StepOutput([Output(uid, [step], terminal=terminal)]))
-            line.endpoint.poll(0)
-        while not line.endpoint.poll(None):  # until the client's disconnect, pending output is written
-            pass
+            received.extend(line.endpoint.poll(0))
+        while not received:  # the client's disconnect: until then pending output is written
+            received.extend(line.endpoint.poll(None))
 
     thread = threading.Thread(target=engine)
     thread.start()
