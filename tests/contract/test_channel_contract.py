@@ -113,12 +113,15 @@ async def test_a_reader_that_keeps_up_gets_everything_in_order(line: Line) -> No
     n_steps = 10_000
     uid = Uid(1, 0)
 
+    received: list[object] = []
+
     def engine() -> None:
         for step in range(n_steps):
             terminal = FINISHED if step == n_steps - 1 else None
             line.endpoint.send(key, StepOutput([Output(uid, [step], terminal=terminal)]))
-            line.endpoint.poll(0)
-        line.endpoint.poll(None)  # returns at the client's disconnect: until then pending output is written
+            received.extend(line.endpoint.poll(0))
+        while not received:  # the client's disconnect: until then pending output is written
+            received.extend(line.endpoint.poll(None))
 
     thread = threading.Thread(target=engine)
     thread.start()
@@ -296,3 +299,25 @@ async def test_clients_do_not_get_each_others_output(line: Line) -> None:
     for number, (_, key) in enumerate(clients):
         line.endpoint.send(key, Stats(n_steps=number))
     assert [await channel.receive() for channel, _ in clients] == [Stats(n_steps=number) for number in range(5)]
+
+
+async def test_clients_that_come_and_go_while_the_engine_stands_still_leave_nothing_behind(line: Line) -> None:
+    """BUG-017 the other way round: a send that was cancelled while it waited was not sent."""
+    channel, key = await introduced(line)
+    n_sent = n_cancelled = 0
+    while n_cancelled < 50:
+        submit = Submit(Uid(1, n_sent, n_cancelled), b"\1\0\0\0" * 4000, SamplingParams(), 5)
+        sending = asyncio.create_task(channel.send(submit))
+        await asyncio.wait([sending], timeout=0.2 if n_cancelled == 0 else 0.001)
+        if sending.done():
+            assert n_cancelled == 0, "the line had been full"
+            n_sent += 1
+        else:
+            sending.cancel()
+            n_cancelled += 1
+    last = asyncio.create_task(channel.send(Drain()))
+    received = await polled(line.endpoint, n_sent + 1)
+    await last
+    uids = [message.uid for _, message in received if isinstance(message, Submit)]
+    assert uids == [Uid(1, n, 0) for n in range(n_sent)]
+    assert received[-1] == (key, Drain())

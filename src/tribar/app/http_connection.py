@@ -176,7 +176,10 @@ class HttpConnection(HttpToolsProtocol):
         """Answer what never became a request, and hang up."""
         _log.info("refused a connection with %d: %s", status, error.message)
         self._is_deaf = True
-        if self._is_answered():
+        if self._is_answered() or not self.cycle.response_started:
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # whoever runs its request has nothing to answer any more
+                self.cycle.message_event.set()
             body = error_json(error)
             head = STATUS_LINE[status] + b"content-type: application/json\r\nconnection: close\r\n"
             if error.retry_after_s is not None:

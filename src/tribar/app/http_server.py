@@ -49,6 +49,11 @@ class HttpServer:
         )
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def n_connections(self) -> int:
+        """Connections that are open."""
+        return len(self._server.server_state.connections)
+
     def start(self) -> None:
         """Begin to accept connections. Raises ``Conflict`` where the port is taken after all."""
         listen(self._listener)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
@@ -56,9 +57,15 @@ def _routes(
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
+    room = BodyRoom(config.max_all_bodies_bytes)
     return [
-        Route("/v1/chat/completions", GenerateEndpoint(CHAT, catalog, config), methods=["POST"], name="chat"),
-        Route("/v1/completions", GenerateEndpoint(COMPLETIONS, catalog, config), methods=["POST"], name="completions"),
+        Route("/v1/chat/completions", GenerateEndpoint(CHAT, catalog, config, room), methods=["POST"], name="chat"),
+        Route(
+            "/v1/completions",
+            GenerateEndpoint(COMPLETIONS, catalog, config, room),
+            methods=["POST"],
+            name="completions",
+        ),
         Route("/v1/models", models.index),
         Route("/v1/models/{name:path}", models.one),
         Route("/health/live", operations.live),

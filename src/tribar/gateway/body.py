@@ -1,19 +1,46 @@
 """Request bodies: their type, size and time of arrival are bounded while they are read."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
 
-from tribar.core.errors import Cancelled, TooLarge
+from tribar.core.errors import Cancelled, Overloaded, TooLarge
 from tribar.gateway.config import GatewayConfig
 
 
-async def read_json_body(scope: Scope, receive: Receive, config: GatewayConfig) -> bytes:
-    """The whole body of a request that says it is JSON.
+class BodyRoom:
+    """The memory that all bodies together may take while they arrive and are parsed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._n_bytes = 0
+
+    @contextmanager
+    def place(self) -> Iterator[Callable[[int], None]]:
+        """A place for one body: call it with each piece's size. It raises ``Overloaded`` where the room is full."""
+        n_held = 0
+
+        def take(n_bytes: int) -> None:
+            nonlocal n_held
+            if self._n_bytes + n_bytes > self._max_bytes:
+                raise Overloaded("too many large requests are arriving at the same time", retry_after_s=1.0)
+            self._n_bytes += n_bytes
+            n_held += n_bytes
+
+        try:
+            yield take
+        finally:
+            self._n_bytes -= n_held
+
+
+async def read_json_body(scope: Scope, receive: Receive, config: GatewayConfig, take: Callable[[int], None]) -> bytes:
+    """The whole body of a request that says it is JSON, its pieces' sizes told to ``take``.
 
     Raises ``HTTPException`` 415 for another type or charset and 408 past ``body_timeout_s``, ``TooLarge`` as soon as
-    the limit is crossed (announced or not), ``Cancelled`` when the client leaves.
+    the limit is crossed (announced or not), ``Cancelled`` when the client leaves, and what ``take`` raises.
     """
     headers = dict(scope["headers"])
     _check_type(headers.get(b"content-type", b""))
@@ -22,19 +49,21 @@ async def read_json_body(scope: Scope, receive: Receive, config: GatewayConfig) 
         raise _too_large(config)
     try:
         async with asyncio.timeout(config.body_timeout_s):
-            return await _read(receive, config)
+            return await _read(receive, config, take)
     except TimeoutError:
         detail = f"the request body did not arrive within {config.body_timeout_s:g} s"
         raise HTTPException(408, detail, {"connection": "close"}) from None
 
 
-async def _read(receive: Receive, config: GatewayConfig) -> bytes:
+async def _read(receive: Receive, config: GatewayConfig, take: Callable[[int], None]) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Cancelled("the client went away before its request was complete")
-        body += message.get("body", b"")
+        piece = message.get("body", b"")
+        take(len(piece))
+        body += piece
         if len(body) > config.max_body_bytes:
             raise _too_large(config)
         if not message.get("more_body", False):

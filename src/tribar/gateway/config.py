@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class GatewayConfig:
     """Limits and intervals of the HTTP front.
 
+    ``max_all_bodies_bytes`` bounds the bodies that arrive or are parsed at the same time; one more is refused.
     ``body_timeout_s`` bounds the arrival of a whole request body. ``ping_interval_s`` is how often an idle stream is
     looked at: silence never lasts longer than two of them, and an answer whose first token takes longer than one
     starts as HTTP 200 with a ping. ``stall_timeout_s`` is how long a reader may take nothing before its request is
@@ -15,6 +16,7 @@ class GatewayConfig:
     """
 
     max_body_bytes: int = 8 * 2**20
+    max_all_bodies_bytes: int = 256 * 2**20
     max_header_bytes: int = 64 * 2**10
     max_json_depth: int = 64
     max_choices: int = 128

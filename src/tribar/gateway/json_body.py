@@ -22,6 +22,13 @@ _OFFSET = re.compile(r" \(byte (\d+)\)$")
 _FIELD = re.compile(r"^Object (contains unknown|missing required) field `(.*?)`", re.DOTALL)
 _MAX_NAME_CHARS = 100
 
+MAX_NODES = 2**17
+"""Objects, arrays and their keys in one body. Each takes many times its bytes, and all are made in one go, while
+nothing else runs."""
+
+MAX_VALUES = 2**20
+"""Values of all kinds in one body, for the same reason."""
+
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T], max_depth: int) -> T:
     """The body as the decoder's type. Raises ``InvalidRequest`` with ``param`` naming the field in fault."""
@@ -40,8 +47,15 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T], max_depth: int) -> T:
 
 def _check_structure(body: bytes, max_depth: int) -> None:
     open_keys: list[set[bytes]] = []
+    n_nodes, n_values, end = 0, 0, 0
     for match in _TOKEN.finditer(body):
         key, colon, bracket = match.groups()
+        n_values += body.count(b",", end, match.start())
+        end = match.end()
+        n_nodes += colon is not None or bracket is not None
+        if n_nodes > 2 * MAX_NODES or n_values > MAX_VALUES:  # a bracket opens and closes
+            message = f"the body has more than {MAX_NODES} objects, arrays and keys or {MAX_VALUES} values"
+            raise InvalidRequest(message, code="json_too_large")
         if bracket is None:
             if colon is not None and open_keys:
                 name = _unescaped(key)

@@ -223,9 +223,10 @@ class UnixSocketChannel:
                 await self._writer.drain()
         except OSError as error:
             raise _gone(self._path, error) from error
+        if not self._is_closed and not self._writer.is_closing():
+            self._writer.write(frame)
         if self._is_closed or self._writer.is_closing():
             raise _gone(self._path, "the connection is closed")
-        self._writer.write(frame)
 
     async def receive(self) -> ToClient:
         """See ``Channel.receive``. A frame that is no message closes the channel."""

@@ -1,5 +1,6 @@
 """The HTTP layer of a real server: headers, limits, methods, health."""
 
+import asyncio
 import json
 import socket
 import time
@@ -12,7 +13,7 @@ from tests.process.gateway.served import Served, post, read_all, read_until, ser
 
 from tribar.core.errors import Unavailable
 from tribar.core.fake_generator import FakeGenerator, speak
-from tribar.core.requests import ModelCard
+from tribar.core.requests import GenerateRequest, ModelCard, Prepared
 from tribar.gateway.config import GatewayConfig
 
 CHAT = "/v1/chat/completions"
@@ -250,3 +251,36 @@ def test_request_smuggled_after_a_refused_body_is_not_run(served: Served) -> Non
     with served.connect(request) as connection:
         connection.shutdown(socket.SHUT_WR)
         assert b"up 1" not in read_all(connection)
+
+
+def test_many_short_prompts_leave_the_loop_its_turns() -> None:
+    """BUG-086: each is tokenised on the loop, but all of them together do not hold it."""
+    turns: list[int] = []
+    n_turns = 0
+
+    async def tick() -> None:
+        nonlocal n_turns
+        while True:
+            n_turns += 1
+            await asyncio.sleep(0)
+
+    class Counting(FakeGenerator):
+        async def prepare(self, request: GenerateRequest) -> Prepared:
+            turns.append(n_turns)
+            return await super().prepare(request)
+
+    async def post_with_ticks(url: str) -> int:
+        async with aiohttp.ClientSession(url) as session:
+            body = {"model": "fake", "prompt": ["x"] * 100}
+            async with session.post("/v1/completions", json=body) as answer:
+                return answer.status
+
+    with serve(fake=Counting(speak("a"))) as served:
+
+        async def start_ticking() -> asyncio.Task[None]:
+            return asyncio.create_task(tick())
+
+        ticking = served.wait(start_ticking())
+        assert asyncio.run(post_with_ticks(served.url)) == 200
+        served.call(ticking.cancel)
+    assert len(set(turns)) == 100

@@ -15,6 +15,7 @@ from tribar.core.errors import (
     Unavailable,
 )
 from tribar.core.requests import AbortReason, Delta, Finish, FinishReason, TextPrompt, Usage
+from tribar.wire import in_process
 from tribar.wire.messages import Abort, Aborted, Failed, Hello, Ready, Stats, Terminal
 
 
@@ -310,3 +311,19 @@ async def test_the_ends_of_two_tenants_prompts_use_two_namespaces() -> None:
             it.answer(submit.uid, "", finished(1))
             await answering
         assert namespaces[0] == namespaces[2] != namespaces[1]
+
+
+async def test_a_client_that_leaves_before_its_request_is_sent_costs_the_engine_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """BUG-009: the engine stands still; neither the request nor an abort of it waits for its return."""
+    async with rig() as it:
+        await it.say_ready()
+        monkeypatch.setattr(in_process, "MAX_INBOX", 0)
+        reading = asyncio.create_task(anext(await begun(it)))
+        await asyncio.wait([reading], timeout=0.01)
+        reading.cancel()
+        await asyncio.wait([reading])
+        monkeypatch.undo()
+        await it.assert_nothing_was_sent()
+        assert [report.reason for report in it.observer.reports] == ["client_gone", "stop"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tribar.core.errors import InvalidRequest
-from tribar.gateway.json_body import decode
+from tribar.gateway.json_body import MAX_NODES, MAX_VALUES, decode
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -112,3 +112,25 @@ def test_repeated_keys_are_found_wherever_they_are() -> None:
         else:
             decode(text.encode(), ANYTHING, 64)
     assert 100 < n_repeated < 400
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        b"[" + b"[]," * MAX_NODES + b"0]",
+        b"[" + b"{}," * MAX_NODES + b"0]",
+        b"{" + b",".join(b'"%d":0' % i for i in range(2 * MAX_NODES)) + b"}",
+        b"[" + b"1," * (MAX_VALUES + 1) + b"0]",
+        b"[" + b'"",' * (MAX_VALUES + 1) + b"0]",
+    ],
+)
+def test_bodies_of_too_many_parts(free: bytes) -> None:
+    """BUG-021, BUG-041: a million tiny objects are refused before one of them is made."""
+    with pytest.raises(InvalidRequest, match="more than 131072 objects") as caught:
+        decode(b'{"free":' + free + b"}", DECODER, 64)
+    assert caught.value.code == "json_too_large"
+
+
+def test_commas_in_text_are_no_parts() -> None:
+    text = "," * (MAX_VALUES + 10) + "[{" * MAX_NODES
+    assert decode(orjson.dumps({"b": text}), DECODER, 64).b == text

@@ -20,7 +20,7 @@ from tribar.core.errors import Unsupported
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import Finish, ModelCard, Prepared
 from tribar.core.sampling.seeds import choice_seed
-from tribar.gateway.body import read_json_body
+from tribar.gateway.body import BodyRoom, read_json_body
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.guard import disconnected, run_beside
@@ -64,28 +64,37 @@ class GenerateEndpoint:
     """An ASGI application for one ``Dialect``; raises ``TribarError`` for the boundary around it to answer."""
 
     def __init__(
-        self, dialect: Dialect, catalog: GatewayCatalog, config: GatewayConfig, clock_s: Callable[[], float] = time.time
+        self,
+        dialect: Dialect,
+        catalog: GatewayCatalog,
+        config: GatewayConfig,
+        room: BodyRoom,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
         self._config = config
+        self._room = room
         self._clock_s = clock_s
         self._decoder = msgspec.json.Decoder(dialect.body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        raw = await read_json_body(scope, receive, self._config)
-        trace_id = scope["state"]["request_id"]
-        if len(raw) > self._config.offload_bytes:
-            generator, call = await asyncio.to_thread(self._parse, raw, trace_id)
-        else:
-            generator, call = self._parse(raw, trace_id)
+        generator, call = await self._read(scope, receive)
         writer = self._writer(call)
         if call.stream:
             await self._stream(generator, call, writer, receive, send)
         else:
             body = await run_beside(_collect(generator, call, writer), disconnected(receive))
             await Response(body, media_type="application/json")(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[TextGenerator, Call]:
+        trace_id = scope["state"]["request_id"]
+        with self._room.place() as take:
+            raw = await read_json_body(scope, receive, self._config, take)
+            if len(raw) > self._config.offload_bytes:
+                return await asyncio.to_thread(self._parse, raw, trace_id)
+            return self._parse(raw, trace_id)
 
     def _parse(self, raw: bytes, trace_id: str) -> tuple[TextGenerator, Call]:
         body = decode(raw, self._decoder, self._config.max_json_depth)

@@ -7,7 +7,7 @@ from tokenizers import AddedToken
 
 from tribar.runtime.text.control_shield import any_of
 
-_SPACE = r"[^\S\x1c-\x1f]*"
+_SPACE = re.compile(r"[^\S\x1c-\x1f]*")
 """White space as Unicode has it; Python counts four separators more."""
 
 
@@ -21,7 +21,6 @@ class SpecialFinder:
         known = {text for text in texts if text}
         self._pattern = re.compile(any_of(known)) if known else None
         self._tokens = {token.content: token for token in added.values() if token.content in known}
-        self._space = re.compile(_SPACE)
 
     def find(self, text: str) -> Iterator[tuple[str, int, int]]:
         """(its text, begin, end) of each, in order and without overlap; begin and end include stripped white space."""
@@ -32,9 +31,9 @@ class SpecialFinder:
             begin, end = match.span()
             token = self._tokens.get(match[0])
             if token is not None:
-                while token.lstrip and begin > done and text[begin - 1].isspace():
+                while token.lstrip and begin > done and _SPACE.fullmatch(text[begin - 1]):
                     begin -= 1
-                if token.rstrip and (space := self._space.match(text, end)):
+                if token.rstrip and (space := _SPACE.match(text, end)):
                     end = space.end()
             yield match[0], max(begin, done), end
             done = end

@@ -151,3 +151,13 @@ def test_missing_and_misnamed_files(tmp_path: Path) -> None:
         load_fake_model(tmp_path / "none.fake.json")
     with pytest.raises(BadModelFile, match=r"\*\.fake\.json files only"):
         load_fake_model(tmp_path / "model.gguf")
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """A pipe would be waited for, a device read until the memory ends."""
+    pipe, device = tmp_path / "pipe.fake.json", tmp_path / "zero.fake.json"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(BadModelFile, match="not a regular file"):
+            load_fake_model(path)

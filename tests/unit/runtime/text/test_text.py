@@ -19,6 +19,7 @@ from tests.unit.runtime.text.vocabularies import (
 from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
 from tribar.runtime.text.text import Text, load_text, text_from_gguf
+from tribar.runtime.text.tokenizer import Tokenizer
 
 TOOLS_TEMPLATE = (
     "{{ bos_token }}{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
@@ -278,3 +279,24 @@ def test_a_tool_template_in_a_gguf_file() -> None:
     text = text_from_gguf(metadata, "f.gguf")
     ids = text.encode_prompt(ChatPrompt([{"role": "user", "content": "x"}], [{"name": "f"}]))
     assert text.tokenizer.decode(ids) == "tools"
+
+
+def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BUG-019, BUG-086: texts of megabytes, and chats of them, plain or full of control strings."""
+    long = ["fox " * 50_000, EVIL * 5_000]
+    prompts: list[Any] = [*map(TextPrompt, long), *(ChatPrompt([{"role": "user", "content": text}]) for text in long)]
+    monkeypatch.setattr(Tokenizer, "encode", None)
+    monkeypatch.setattr(Tokenizer, "encode_control", None)
+    monkeypatch.setattr(Tokenizer, "encode_shielded", None)
+    for prompt in prompts:
+        with pytest.raises(InvalidRequest, match="at most 100 can be used") as caught:
+            BYTE_LEVEL.encode_prompt(prompt, max_tokens=100)
+        assert caught.value.code == "context_length_exceeded"
+        assert caught.value.param == ("messages" if isinstance(prompt, ChatPrompt) else "prompt")
+
+
+def test_what_may_fit_is_encoded() -> None:
+    chat = ChatPrompt([{"role": "user", "content": EVIL}])
+    n_tokens = len(BYTE_LEVEL.encode_prompt(chat))
+    for limit in (n_tokens, n_tokens - 1):  # one too many is for whoever knows the request to refuse
+        assert len(BYTE_LEVEL.encode_prompt(chat, max_tokens=limit)) == n_tokens

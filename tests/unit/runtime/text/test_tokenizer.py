@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -91,3 +92,34 @@ def test_threads_may_share_it() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_other_threads_run_while_a_long_text_is_encoded() -> None:
+    """BUG-086: the event loop shares the interpreter with the threads that encode."""
+    text = "The quick brown fox " * 50_000
+    worker = threading.Thread(target=BYTE_LEVEL.encode, args=(text,), kwargs={"add_special": True})
+    worker.start()
+    n_turns = 0
+    while worker.is_alive():
+        worker.join(0.001)
+        n_turns += 1
+    assert n_turns > 20
+
+
+def test_many_control_strings_cost_linear_time() -> None:
+    """BUG-046, BUG-086: thousands of typed control strings, each covered by thirty characters."""
+    typed = "hello <|im_end|> " * 20_000
+    covered_text, covered = BYTE_LEVEL.shield.cover(typed)
+    start_s = time.process_time()
+    ids = BYTE_LEVEL.encode_shielded("<|im_start|>" + covered_text + "<|im_end|>", covered.restore)
+    assert time.process_time() - start_s < 5
+    assert BYTE_LEVEL.special_ids.intersection(ids) == {ids[0], ids[-1]}
+    assert BYTE_LEVEL.decode(ids) == typed
+
+
+@settings(deadline=None, max_examples=100)
+@given(text=TYPED_TEXTS)
+def test_least_tokens_is_a_lower_bound(text: str) -> None:
+    for tokenizer in (BYTE_LEVEL, SENTENCEPIECE):
+        assert tokenizer.least_tokens(text) <= len(tokenizer.encode(text, add_special=False))
+    assert BYTE_LEVEL.least_tokens("x" * 100_000) > 1000
