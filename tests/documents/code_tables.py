@@ -15,6 +15,7 @@ from tribar.core.errors import ERRORS_BY_NAME
 from tribar.engine.connection import MAX_OPEN
 from tribar.engine.prompt_encoder import MAX_PENDING
 from tribar.gateway.config import GatewayConfig
+from tribar.gateway.json_body import MAX_NODES, MAX_VALUES
 from tribar.gateway.openai.chat import ChatBody, ChatFields
 from tribar.gateway.openai.completions import CompletionBody, CompletionFields
 from tribar.gateway.openai.fields import (
@@ -157,9 +158,11 @@ def limit_rows() -> Sequence[Row]:
     gateway, connection = GatewayConfig(), ConnectionLimits()
     return [
         (f"{gateway.max_body_bytes >> 20} MiB", "413 `body_too_large`"),
+        (f"{gateway.max_all_bodies_bytes >> 20} MiB", "503"),
         (f"{gateway.body_timeout_s:g} s", "408"),
         (f"{gateway.max_header_bytes >> 10} KiB", "431"),
         (f"{gateway.max_json_depth} levels", "400 `json_too_deep`"),
+        (f"{MAX_NODES} objects, arrays and keys, {MAX_VALUES} values", "400 `json_too_large`"),
         (f"{MAX_N}", "400 `invalid_value`"),
         (f"{gateway.max_choices}", "400"),
         (f"{MAX_STOPS} of {MAX_STOP_CHARS} characters", "400 `invalid_value`"),
