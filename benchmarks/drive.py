@@ -48,6 +48,11 @@ class Run:
         return sum(course.n_output for course in self.courses.values())
 
     @property
+    def outside_s(self) -> float:
+        """Seconds that were not spent in the runner."""
+        return self.seconds - self.runner_s
+
+    @property
     def tokens_per_s(self) -> float:
         """Generated tokens per second of the whole run."""
         return self.n_output / self.seconds

@@ -81,11 +81,7 @@ def no_hits(rounds: int) -> None:
         pairs.append(pair)
     off, on = (statistics.median(pair[caching].tokens_per_s for pair in pairs) for caching in (False, True))
     lost = 1 - statistics.median(pair[True].tokens_per_s / pair[False].tokens_per_s for pair in pairs)
-    cost = statistics.median(
-        ((pair[True].seconds - pair[True].runner_s) - (pair[False].seconds - pair[False].runner_s))
-        / pair[False].seconds
-        for pair in pairs
-    )
+    cost = statistics.median((pair[True].outside_s - pair[False].outside_s) / pair[False].seconds for pair in pairs)
     print(
         f"0 % hits, 32 x (128 in, 32 out): {off:.1f} tok/s without, {on:.1f} with the cache; lost {lost:.2%} by the "
         f"clock, {cost:.2%} by the time outside the runner (medians of {rounds} pairs)"
