@@ -115,6 +115,7 @@ class FrontEnd:
             self._raise_if_failed()
         finally:
             catalog.drain()
+            client.expect_end()
             # The engine gives open requests their grace and ends the rest; so their streams end in order, too.
             await self._supervisor.stop_all(self._server.drain_timeout_s + KILL_MARGIN_S)
             await http.stop()

@@ -57,6 +57,7 @@ class EngineClient:
         self._card: ModelCard | None = None
         self._is_ready = asyncio.Event()
         self._down_because = "it has not been reached yet"
+        self._is_end_expected = False
 
     async def run(self) -> None:
         """Connect, serve, and connect again with growing pauses, until cancelled."""
@@ -112,6 +113,10 @@ class EngineClient:
             raise Unavailable(f"the engine is not available: {self._down_because}", retry_after_s=RETRY_AFTER_S)
         return self._connection, self._card
 
+    def expect_end(self) -> None:
+        """The engine is about to be stopped on purpose: its end deserves no warning."""
+        self._is_end_expected = True
+
     async def _serve_once(self) -> bool:
         """One life of the line; whether the engine got ready in it."""
         was_ready = False
@@ -123,7 +128,8 @@ class EngineClient:
         except Unavailable as error:
             self._down_because = error.message
             if self._card is not None:
-                _log.warning("the engine is gone: %s", error.message)
+                level = logging.INFO if self._is_end_expected else logging.WARNING
+                _log.log(level, "the connection to the engine ended")
         except asyncio.CancelledError:
             self._down_because = "its client was stopped"
             raise
