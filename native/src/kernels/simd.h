@@ -50,6 +50,9 @@ struct F16 {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
   TRIBAR_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
+  TRIBAR_INLINE void store_int8(int8_t* p) const {  // whole numbers of at most 127 in magnitude
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
   TRIBAR_INLINE void store_bf16(uint16_t* p) const {  // denormals become zero, as in dot2
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
   }
@@ -147,6 +150,12 @@ struct F16 {
     const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
     const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), _mm256_or_si256(high, _mm256_set1_epi32(64)), is_nan);
+  }
+  TRIBAR_INLINE void store_int8(int8_t* p) const {
+    const __m256i pairs = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    const __m256i words = _mm256_permute4x64_epi64(pairs, 0xd8);
+    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
   }
   TRIBAR_INLINE void store_bf16(uint16_t* p) const {
     const __m256i packed = _mm256_packus_epi32(bf16_half(a), bf16_half(b));
@@ -320,6 +329,9 @@ struct F16 {
     return r;
   }
   TRIBAR_INLINE void store(float* p) const { std::memcpy(p, v, 64); }
+  TRIBAR_INLINE void store_int8(int8_t* p) const {
+    for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(v[i]);
+  }
   TRIBAR_INLINE void store_bf16(uint16_t* p) const {  // round to nearest even; NaN stays NaN, quiet
     uint32_t bits[16];
     std::memcpy(bits, v, 64);

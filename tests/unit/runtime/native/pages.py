@@ -17,7 +17,7 @@ class Pages:
         n_blocks = -(-n_positions // BLOCK) + 3
         self.kind, self.n_blocks, self.n_kv_heads, self.head_dim = kind, n_blocks, n_kv_heads, head_dim
         self.half_bytes = {"bf16": 2, "f32": 4, "int8": 1}[kind] * BLOCK * head_dim
-        self.head_bytes = 2 * self.half_bytes + (128 if kind == "int8" else 0)
+        self.head_bytes = 2 * self.half_bytes + (192 if kind == "int8" else 0)
         self.bytes = _garbage(rng, kind, LAYERS * n_blocks * n_kv_heads * self.head_bytes, self.head_bytes)
         self.table = rng.permutation(n_blocks)[: n_blocks - 3].astype(np.int32)
         self.memory = kernels.KvMemory(kind, LAYERS, n_blocks, n_kv_heads, head_dim, self.bytes)  # type: ignore[arg-type]
@@ -46,12 +46,13 @@ class Pages:
         data, d = self.bytes[start : start + self.head_bytes], self.head_dim
         width = {"bf16": 2, "f32": 1, "int8": 4}[self.kind]  # neighbours that lie side by side
         k_raw, v_raw = data[: self.half_bytes], data[self.half_bytes : 2 * self.half_bytes]
-        scales = np.ones(2 * BLOCK, np.float32)
+        scales = np.repeat(np.float32([1, 1, 0]), BLOCK)
         if self.kind == "int8":
             scales = data[2 * self.half_bytes :].view(np.float32)
         k = self._values(k_raw).reshape(d // width, BLOCK, width).transpose(1, 0, 2).reshape(BLOCK, d)
         v = self._values(v_raw).reshape(BLOCK // width, d, width).transpose(0, 2, 1).reshape(BLOCK, d)
-        return k * scales[:BLOCK, None].astype(np.float64), v * scales[BLOCK:, None].astype(np.float64)
+        k_scale, v_scale, centre = scales.astype(np.float64).reshape(3, BLOCK, 1)
+        return centre + k * k_scale, v * v_scale
 
     def _values(self, raw: npt.NDArray[np.uint8]) -> F64:
         if self.kind == "int8":
@@ -91,7 +92,7 @@ def _garbage(rng: np.random.Generator, kind: str, n_bytes: int, head_bytes: int)
     data = rng.integers(0, 256, n_bytes, dtype=np.uint8)
     if kind == "int8":
         heads = data.reshape(-1, head_bytes)
-        heads[:, -128:] = rng.choice([1e30, -1e30, 0.0], (len(heads), 32)).astype(np.float32).view(np.uint8)
+        heads[:, -192:] = rng.choice([1e30, -1e30, 0.0], (len(heads), 48)).astype(np.float32).view(np.uint8)
         return data
     data[(1 if kind == "bf16" else 3) :: 2 if kind == "bf16" else 4] &= 0xBF  # an exponent that is not all ones
     return data
