@@ -6,7 +6,17 @@
 import runpy
 import sys
 
-NAMES = ("step_frame", "scheduler_step", "prefix_cache", "kv_memory", "batching", "http_latency", "pace", "accuracy")
+NAMES = (
+    "step_frame",
+    "scheduler_step",
+    "prefix_cache",
+    "kv_memory",
+    "batching",
+    "http_latency",
+    "serving",
+    "pace",
+    "accuracy",
+)
 
 
 def main() -> None:

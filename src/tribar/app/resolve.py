@@ -33,7 +33,11 @@ WEIGHT_BYTES = {
 PACKED_PER_STORED = 1.15
 """Native weights of type "auto" keep about the size of the file: Q4_1 and Q8_0 exactly, Q6_K grows by a seventh."""
 
-KV_BYTES = {"native": {"bf16": 2.0, "f32": 4.0, "int8": 1.375}, "torch": {"bf16": 2.0, "f32": 4.0}, "fake": {"f32": 4.0}}
+KV_BYTES = {
+    "native": {"bf16": 2.0, "f32": 4.0, "int8": 1.375},
+    "torch": {"bf16": 2.0, "f32": 4.0},
+    "fake": {"f32": 4.0},
+}
 """Bytes per number of the KV cache; int8 has three fp32 constants per position and head, of at least 2 x 16 numbers."""
 
 
