@@ -46,7 +46,7 @@ class Pages:
         data, d = self.bytes[start : start + self.head_bytes], self.head_dim
         width = {"bf16": 2, "f32": 1, "int8": 4}[self.kind]  # neighbours that lie side by side
         k_raw, v_raw = data[: self.half_bytes], data[self.half_bytes : 2 * self.half_bytes]
-        scales = np.repeat(np.float32([1, 1, 0]), BLOCK)
+        scales = np.repeat(np.array([1, 1, 0], dtype=np.float32), BLOCK)
         if self.kind == "int8":
             scales = data[2 * self.half_bytes :].view(np.float32)
         k = self._values(k_raw).reshape(d // width, BLOCK, width).transpose(1, 0, 2).reshape(BLOCK, d)
