@@ -4,22 +4,19 @@ Static keeps finished rows computing until the longest ends (the baseline of the
 batch to its end but lets finished rows leave. First the real model, then the same policies over many more requests on
 a virtual clock whose step cost was measured on the real runner in this run.
 
-    python -m benchmarks batching [--requests 256] [--simulated 8000] [--batch 32]
+    python -m benchmarks batching [--requests 256] [--simulated 4000] [--batch 32]
 """
 
 import argparse
 import random
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.drive import Run, StepCost, drive, submit
 from benchmarks.model import engine, prompt
+from tribar.core.ids import Row
 from tribar.engine.config import Batching, SchedulerConfig
 from tribar.engine.scheduler import Scheduler
-from tribar.runtime.fake import FakeRunner
-from tribar.runtime.runner import StepPlan
-from tribar.runtime.runners import RunnerConfig
+from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult, Ticket
 from tribar.wire.messages import Submit
 
 POLICIES: tuple[Batching, ...] = ("continuous", "dynamic", "static")
@@ -83,24 +80,38 @@ def compare(title: str, runs: dict[Batching, Run]) -> None:
         print(f"  continuous / {name}: {runs['continuous'].tokens_per_s / runs[name].tokens_per_s:.1f}x")
 
 
+class Tokens:
+    """Draws the same token for every row that samples, at once: what a step costs is the virtual clock's affair."""
+
+    def launch(self, plan: StepPlan) -> Ticket:
+        """Keep the plan."""
+        self._plan = plan
+        return Ticket(plan.step)
+
+    def sample(self, ticket: Ticket) -> None:
+        """Nothing to compute."""
+
+    def collect(self, ticket: Ticket) -> StepResult:
+        """One token for each row that reached its last id."""
+        work = self._plan.work
+        pairs = zip(work.rows.tolist(), work.samples.tolist(), strict=True)
+        return StepResult(ticket, [RowResult(Row(row), [7] if is_sampled else []) for row, is_sampled in pairs])
+
+
 def simulate(n_requests: int, batch: int, cost: StepCost) -> dict[Batching, Run]:
-    """All policies on FakeRunner and the virtual clock."""
-
-    def run(batching: Batching, submits: Sequence[Submit]) -> Run:
-        settings = config(batching, batch)
-        runner = FakeRunner(
-            RunnerConfig(model_path=Path(), n_blocks=N_BLOCKS, max_model_len=2048, max_rows=batch), vocab_size=49_152
-        )
-        return drive(Scheduler(settings, runner.load()), runner, submits, cost)
-
-    return {batching: run(batching, requests(n_requests)) for batching in POLICIES}
+    """All policies on the virtual clock: the real scheduler, no model."""
+    info = RunnerInfo(n_blocks=N_BLOCKS, block_size=16, max_rows=batch, vocab_size=49_152, max_model_len=2048)
+    return {
+        batching: drive(Scheduler(config(batching, batch), info), Tokens(), requests(n_requests), cost)
+        for batching in POLICIES
+    }
 
 
 def main() -> None:
     """Print the real comparison, then the simulated one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=256)
-    parser.add_argument("--simulated", type=int, default=8000)
+    parser.add_argument("--simulated", type=int, default=4000)
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
     runs: dict[Batching, Run] = {}

@@ -3,14 +3,32 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Protocol
 
 import numpy as np
 
 from tribar.core.ids import Uid
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.scheduler import Scheduler
-from tribar.runtime.runner import Runner, StepPlan
+from tribar.runtime.runner import StepPlan, StepResult, Ticket
 from tribar.wire.messages import Finished, Submit
+
+
+class Stepper(Protocol):
+    """The part of a ``Runner`` that a run needs."""
+
+    def launch(self, plan: StepPlan) -> Ticket:
+        """See ``Runner``."""
+        ...
+
+    def sample(self, ticket: Ticket) -> None:
+        """See ``Runner``."""
+        ...
+
+    def collect(self, ticket: Ticket) -> StepResult:
+        """See ``Runner``."""
+        ...
+
 
 StepCost = Callable[[StepPlan], float]
 """Seconds a step would take: makes the time of a run virtual."""
@@ -69,7 +87,7 @@ def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes =
     )
 
 
-def drive(scheduler: Scheduler, runner: Runner, submits: Sequence[Submit], cost: StepCost | None = None) -> Run:
+def drive(scheduler: Scheduler, runner: Stepper, submits: Sequence[Submit], cost: StepCost | None = None) -> Run:
     """Run ``submits`` (all there at the start) to the end. With ``cost`` the clock is virtual.
 
     A runner goes with one scheduler for life: the scheduler tells of rows that ended with its next plan.
