@@ -50,7 +50,7 @@ struct Kernels {
   void (*kv_write)(const KvCache&, int layer, int block, int slot, const float* k, const float* v);
 
   // Scores and values over positions [span * kSpan, (span + 1) * kSpan) of one task: for each query i and head h the
-  // running maximum, sum and unnormalised output at index (i * n_heads + h) of max, sum, and acc [.][head_dim].
+  // running maximum (in units of ln 2), sum and unnormalised output at index (i * n_heads + h) of max, sum, and acc [.][head_dim].
   void (*attend_span)(const KvCache&, const AttentionTask&, int span, float* max, float* sum, float* acc);
 
   // Writes task.out from the partials of spans in increasing order: max, sum [n_spans][n_queries * n_heads], acc [...][

@@ -56,6 +56,10 @@ struct F16 {
   TRIBAR_INLINE void store_bf16(uint16_t* p) const {  // denormals become zero, as in dot2
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
   }
+  // At p[0], p[2], ...: what lies between is not even read, because another thread may be writing it.
+  TRIBAR_INLINE void store_bf16_spread(uint16_t* p) const {
+    _mm512_mask_storeu_epi16(p, 0x55555555, _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v)));
+  }
 };
 TRIBAR_INLINE F16 operator+(F16 a, F16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 TRIBAR_INLINE F16 operator-(F16 a, F16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -125,7 +129,7 @@ TRIBAR_INLINE F16 dot2(F16 acc, B32 w, const uint16_t* x) {
 }
 
 TRIBAR_INLINE F16 round_even(F16 x) { return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-TRIBAR_INLINE F16 power_of_two(F16 n) { return {_mm512_scalef_ps(_mm512_set1_ps(1.0f), n.v)}; }
+TRIBAR_INLINE F16 times_power_of_two(F16 x, F16 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
 
 #elif defined(TRIBAR_LEVEL_AVX2)
 
@@ -160,6 +164,11 @@ struct F16 {
   TRIBAR_INLINE void store_bf16(uint16_t* p) const {
     const __m256i packed = _mm256_packus_epi32(bf16_half(a), bf16_half(b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+  }
+  TRIBAR_INLINE void store_bf16_spread(uint16_t* p) const {
+    uint16_t values[16];
+    store_bf16(values);
+    for (int i = 0; i < 16; ++i) p[2 * i] = values[i];
   }
 };
 TRIBAR_INLINE F16 operator+(F16 x, F16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
@@ -288,7 +297,7 @@ TRIBAR_INLINE __m256 power_half(__m256 n) {
   const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
   return _mm256_castsi256_ps(bits);
 }
-TRIBAR_INLINE F16 power_of_two(F16 n) { return {power_half(n.a), power_half(n.b)}; }
+TRIBAR_INLINE F16 times_power_of_two(F16 x, F16 n) { return x * F16{power_half(n.a), power_half(n.b)}; }
 
 #else
 
@@ -339,6 +348,11 @@ struct F16 {
       const uint32_t rounded = (bits[i] + 0x7fff + ((bits[i] >> 16) & 1)) >> 16;
       p[i] = static_cast<uint16_t>((bits[i] & 0x7fffffff) > 0x7f800000 ? (bits[i] >> 16) | 64 : rounded);
     }
+  }
+  TRIBAR_INLINE void store_bf16_spread(uint16_t* p) const {
+    uint16_t values[16];
+    store_bf16(values);
+    for (int i = 0; i < 16; ++i) p[2 * i] = values[i];
   }
 };
 #define TRIBAR_LANES(expression) \
@@ -440,34 +454,40 @@ TRIBAR_INLINE F16 dot2(const F16& acc, const B32& w, const uint16_t* x) {
 
 // Adding 1.5 * 2^23 leaves |x| < 2^22 rounded to nearest even in the low bits of the mantissa.
 TRIBAR_INLINE F16 round_even(const F16& x) { TRIBAR_LANES((x.v[i] + 12582912.0f) - 12582912.0f); }
-TRIBAR_INLINE F16 power_of_two(const F16& n) {
+TRIBAR_INLINE F16 times_power_of_two(const F16& x, const F16& n) {
   uint32_t bits[16];
   std::memcpy(bits, (n + F16::splat(12582912.0f)).v, 64);
   for (int i = 0; i < 16; ++i) bits[i] = (bits[i] + 127) << 23;
-  F16 r;
-  std::memcpy(r.v, bits, 64);
-  return r;
+  F16 power;
+  std::memcpy(power.v, bits, 64);
+  return x * power;
 }
 
 #endif
 
-// exp(x) for x <= 0 (softmax and sigmoid arguments), to about 2 units in the last place: x = n ln 2 + r with
-// |r| <= ln 2 / 2, and exp(r) by the Taylor polynomial of degree 7. Below -87 the result is exp(-87), about 1e-38.
-// NaN stays NaN: max gives its second operand then.
+// 2^(n + r) for a whole number n and |r| <= 1/2: a polynomial of least relative error (2e-7 in fp32) that is exact at 0.
+TRIBAR_INLINE F16 exp2_parts(F16 n, F16 r) {
+  F16 p = F16::splat(0.00132647273f);
+  p = fma(p, r, F16::splat(0.00967151299f));
+  p = fma(p, r, F16::splat(0.0555073358f));
+  p = fma(p, r, F16::splat(0.240222424f));
+  p = fma(p, r, F16::splat(0.693147004f));
+  p = fma(p, r, F16::splat(1.0f));
+  return times_power_of_two(p, n);
+}
+
+// 2^x and e^x for x <= 0 (softmax and sigmoid arguments), to about 2 units in the last place; about 1e-38 for all x below
+// -126 and -87. NaN stays NaN: max gives its second operand then.
+TRIBAR_INLINE F16 exp2_nonpositive(F16 x) {
+  x = max(F16::splat(-126.0f), x);
+  const F16 n = round_even(x);
+  return exp2_parts(n, x - n);
+}
 TRIBAR_INLINE F16 exp_nonpositive(F16 x) {
   x = max(F16::splat(-87.0f), x);
-  const F16 n = round_even(x * F16::splat(1.44269504f));
-  F16 r = fma(n, F16::splat(-0.693145752f), x);
-  r = fma(n, F16::splat(-1.42860677e-6f), r);
-  F16 p = F16::splat(1.0f / 5040);
-  p = fma(p, r, F16::splat(1.0f / 720));
-  p = fma(p, r, F16::splat(1.0f / 120));
-  p = fma(p, r, F16::splat(1.0f / 24));
-  p = fma(p, r, F16::splat(1.0f / 6));
-  p = fma(p, r, F16::splat(0.5f));
-  p = fma(p, r, F16::splat(1.0f));
-  p = fma(p, r, F16::splat(1.0f));
-  return p * power_of_two(n);
+  const F16 n = round_even(x * F16::splat(1.44269502f));
+  const F16 r = fma(x, F16::splat(1.44269502f), F16::zero() - n);
+  return exp2_parts(n, fma(x, F16::splat(1.92596299e-8f), r));  // the two constants add up to 1 / ln 2
 }
 
 }  // namespace tribar::TRIBAR_NAMESPACE
