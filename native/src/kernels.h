@@ -36,10 +36,14 @@ struct Kernels {
   // Columns of strips [strip_begin, strip_end) for all rows. Gated epilogues need an even strip_begin and strip_end.
   void (*gemm)(const Matrix&, const Activations&, int strip_begin, int strip_end, const Output&);
 
+  // n * 12 * 64 multiplications and additions of integers that no memory holds up, for measuring the roof of gemm.
+  int32_t (*multiply_registers)(int64_t n);
+
   // Row-wise preparation; k is padded with zeros up to k_padded.
   // norm: x * rsqrt(mean(x^2) + eps) * weight (weight null: no scaling). Any of the outputs may be null.
   void (*rms_norm)(const float* x, const float* weight, int k, float eps, float* out);
-  void (*quantise)(const float* x, int k, int k_padded, int8_t* q, float* scale, float* sum);
+  // quantise: Activations' q, q_low, scale and sum of one row; q_low null: 8 bits.
+  void (*quantise)(const float* x, int k, int k_padded, int8_t* q, int8_t* q_low, float* scale, float* sum);
   void (*to_bf16)(const float* x, int k, int k_padded, uint16_t* out);
 
   // Rotates n_heads heads of one token in place. cos_sin: [rotary_dim / 2] pairs (cos, sin). Halves (i, i + rotary/2),

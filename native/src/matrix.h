@@ -50,13 +50,15 @@ struct Matrix {
 };
 
 // Rows of activations, prepared once per layer input. Which pointers are set depends on the weights they will meet:
-// Int4 and Int8 need q, scale and sum; Bf16 needs bf16; F32 needs f32.
+// Int4 and Int8 need q, scale and sum; Bf16 needs bf16; F32 needs f32. Int8 weights take activations of 15 bits too, in
+// two planes: the second sum of products of a group is added to acc after the first.
 struct Activations {
   int m = 0;  // rows
   int k = 0;  // padded inputs
   const int8_t* q = nullptr;         // [m][k], in [-127, 127]
-  const float* scale = nullptr;      // [m][k / kGroup]: x ~ scale * q
-  const float* sum = nullptr;        // [m][k / kGroup]: scale * (sum of q in the group)
+  const int8_t* q_low = nullptr;     // null, or [m][k], in [-64, 64]
+  const float* scale = nullptr;      // [m][k / kGroup]: x ~ scale * (q + q_low / 128)
+  const float* sum = nullptr;        // [m][k / kGroup]: the sum over the group of what x is taken for
   const uint16_t* bf16 = nullptr;    // [m][k]
   const float* f32 = nullptr;        // [m][k]
 };

@@ -36,6 +36,7 @@ struct Model {
   int max_model_len = 0;
   float norm_eps = 1e-5f, attention_scale = 1, attention_softcap = 0, final_softcap = 0, embedding_scale = 1;
   bool is_gelu = false, rope_interleaved = false;
+  bool has_fine_activations = false;  // 15 bits where all weights are Int8
   std::vector<LayerWeights> layers;
   std::vector<RopeTable> ropes;
   std::vector<float> final_norm;

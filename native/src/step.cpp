@@ -26,7 +26,8 @@ int input_width(const Linear& linear) { return linear.parts.front().matrix.k; }
 Step::Step(const Model& model, const KvCache& kv, const Kernels& kernels, ThreadPool& pool)
     : model_(model), kv_(kv), kernels_(kernels), pool_(pool) {
   const int widest = round_up(std::max({model.intermediate, model.hidden, model.q_width()}), kGroup);
-  const auto reserve = [widest](Prepared& prepared, int m) {
+  const auto reserve = [widest, &model](Prepared& prepared, int m) {
+    if (model.has_fine_activations) prepared.q_low.resize(static_cast<size_t>(m) * widest);
     prepared.q.resize(static_cast<size_t>(m) * widest);
     prepared.scale.resize(static_cast<size_t>(m) * widest / kGroup);
     prepared.sum.resize(static_cast<size_t>(m) * widest / kGroup);
@@ -50,7 +51,7 @@ Step::Step(const Model& model, const KvCache& kv, const Kernels& kernels, Thread
   max_spans_ = (model.max_model_len + kSpan - 1) / kSpan;
   partials_.resize(pool.n_threads() * thread_partial_floats());
   norm_scratch_.assign(pool.n_threads(), std::vector<float>(model.hidden));
-  }
+}
 
 // Floats of the partial softmax of one query token over one span and KV head.
 size_t Step::partial_floats() const {
@@ -111,7 +112,8 @@ void Step::prepare_row(const Linear& linear, const float* x, int row, int k, Pre
   const int padded = input_width(linear);
   const size_t at = static_cast<size_t>(row) * padded;
   if (needs_q(linear))
-    kernels_.quantise(x, k, padded, out.q.data() + at, out.scale.data() + at / kGroup, out.sum.data() + at / kGroup);
+    kernels_.quantise(x, k, padded, out.q.data() + at, out.q_low.empty() ? nullptr : out.q_low.data() + at,
+                      out.scale.data() + at / kGroup, out.sum.data() + at / kGroup);
   if (needs(linear, WeightType::Bf16)) kernels_.to_bf16(x, k, padded, out.bf16.data() + at);
   if (needs(linear, WeightType::F32)) {
     std::memcpy(out.f32.data() + at, x, k * sizeof(float));
@@ -143,6 +145,7 @@ void Step::project(const Linear& linear, const Prepared& input, int m, float* ou
     a.m = m;
     a.k = matrix.k;
     a.q = input.q.data();
+    a.q_low = input.q_low.empty() ? nullptr : input.q_low.data();
     a.scale = input.scale.data();
     a.sum = input.sum.data();
     a.bf16 = input.bf16.data();

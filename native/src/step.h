@@ -61,7 +61,7 @@ class Step {
   };
   // A quantised or converted copy of activations, in the forms that the weights at hand need.
   struct Prepared {
-    std::vector<int8_t> q;
+    std::vector<int8_t> q, q_low;
     std::vector<float> scale, sum, f32;
     std::vector<uint16_t> bf16;
   };

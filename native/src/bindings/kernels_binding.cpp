@@ -40,9 +40,9 @@ int index_of(const std::string& name, std::initializer_list<const char*> names) 
 }
 
 void gemm(const std::string& level, const std::string& type, int n, const Array<const uint8_t, 1>& weights,
-          const Array<float, 2>& out, const MaybeArray<const int8_t, 2>& q, const MaybeArray<const float, 2>& scale,
-          const MaybeArray<const float, 2>& sum, const MaybeArray<const uint16_t, 2>& bf16,
-          const MaybeArray<const float, 2>& f32, const MaybeArray<const float, 1>& bias, const std::string& epilogue,
+          const Array<float, 2>& out, const MaybeArray<const int8_t, 2>& q, const MaybeArray<const int8_t, 2>& q_low,
+          const MaybeArray<const float, 2>& scale, const MaybeArray<const float, 2>& sum,
+          const MaybeArray<const uint16_t, 2>& bf16, const MaybeArray<const float, 2>& f32, const MaybeArray<const float, 1>& bias, const std::string& epilogue,
           int strip_begin, int strip_end) {
   Matrix w;
   w.type = static_cast<WeightType>(index_of(type, {"int4", "int8", "bf16", "f32"}));
@@ -56,12 +56,14 @@ void gemm(const std::string& level, const std::string& type, int n, const Array<
     require(has_shape(q, m, k) && has_shape(scale, m, k / kGroup) && has_shape(sum, m, k / kGroup), "shapes of q");
   else
     require(has_shape(bf16, m, k) || has_shape(f32, m, k), "shape of the activations");
+  require(!q_low || (w.type == WeightType::Int8 && has_shape(q_low, m, k)), "q_low: of int8 weights, shaped as q");
   w.n = n;
   w.k = static_cast<int>(k);
   w.data = weights.data();
   require(weights.shape(0) == w.strip_bytes() * w.n_strips(), "bytes of the weights");
   Activations a{static_cast<int>(m), w.k};
   a.q = data_or_null(q);
+  a.q_low = data_or_null(q_low);
   a.scale = data_or_null(scale);
   a.sum = data_or_null(sum);
   a.bf16 = data_or_null(bf16);
@@ -83,12 +85,13 @@ void rms_norm(const std::string& level, const Array<const float, 1>& x, const Ma
 }
 
 void quantise(const std::string& level, const Array<const float, 1>& x, const Array<int8_t, 1>& q,
-              const Array<float, 1>& scale, const Array<float, 1>& sum) {
+              const MaybeArray<int8_t, 1>& q_low, const Array<float, 1>& scale, const Array<float, 1>& sum) {
   const size_t padded = q.shape(0);
   require(padded % kGroup == 0 && padded >= x.shape(0), "q is padded to a multiple of 32");
   require(scale.shape(0) == padded / kGroup && sum.shape(0) == padded / kGroup, "one scale and sum per group");
-  kernels_for(level).quantise(x.data(), static_cast<int>(x.shape(0)), static_cast<int>(padded), q.data(), scale.data(),
-                              sum.data());
+  require(!q_low || q_low->shape(0) == padded, "q_low is as long as q");
+  kernels_for(level).quantise(x.data(), static_cast<int>(x.shape(0)), static_cast<int>(padded), q.data(),
+                              data_or_null(q_low), scale.data(), sum.data());
 }
 
 void to_bf16(const std::string& level, const Array<const float, 1>& x, const Array<uint16_t, 1>& out) {
@@ -180,11 +183,19 @@ void bind_kernels(nb::module_& m) {
   m.def("levels", &cpu_levels);
   m.def("level_for", [](const std::string& wanted) { return std::string(kernels_for(wanted).level); }, nb::arg("wanted"));
   m.def("gemm", &gemm, nb::arg("level"), nb::arg("kind"), nb::arg("n"), nb::arg("weights"), nb::arg("out"), nb::kw_only(),
-        nb::arg("q") = nb::none(), nb::arg("scale") = nb::none(), nb::arg("sums") = nb::none(),
-        nb::arg("bf16") = nb::none(), nb::arg("f32") = nb::none(), nb::arg("bias") = nb::none(),
+        nb::arg("q") = nb::none(), nb::arg("q_low") = nb::none(), nb::arg("scale") = nb::none(),
+        nb::arg("sums") = nb::none(), nb::arg("bf16") = nb::none(), nb::arg("f32") = nb::none(), nb::arg("bias") = nb::none(),
         nb::arg("epilogue") = "store", nb::arg("strip_begin"), nb::arg("strip_end"));
+  m.def("multiply_registers",
+        [](const std::string& level, int64_t n) {
+          const Kernels& kernels = kernels_for(level);
+          nb::gil_scoped_release released;
+          return kernels.multiply_registers(n);
+        },
+        nb::arg("level"), nb::arg("n"));
   m.def("rms_norm", &rms_norm, nb::arg("level"), nb::arg("x"), nb::arg("weight").none(), nb::arg("eps"), nb::arg("out"));
-  m.def("quantise", &quantise, nb::arg("level"), nb::arg("x"), nb::arg("q"), nb::arg("scale"), nb::arg("sums"));
+  m.def("quantise", &quantise, nb::arg("level"), nb::arg("x"), nb::arg("q"), nb::arg("q_low").none(),
+        nb::arg("scale"), nb::arg("sums"));
   m.def("to_bf16", &to_bf16, nb::arg("level"), nb::arg("x"), nb::arg("out"));
   m.def("rope", &rope, nb::arg("level"), nb::arg("x"), nb::arg("cos_sin"), nb::arg("interleaved"));
   m.def("argmax", &argmax, nb::arg("level"), nb::arg("x"));

@@ -122,6 +122,7 @@ void describe(Runner& runner, const nb::dict& d) {
   model.embedding_scale = static_cast<float>(number("embedding_scale"));
   model.is_gelu = nb::cast<bool>(d["is_gelu"]);
   model.rope_interleaved = nb::cast<bool>(d["rope_interleaved"]);
+  model.has_fine_activations = nb::cast<bool>(d["has_fine_activations"]);
   model.layers.resize(model.n_layers);
 }
 

@@ -16,7 +16,7 @@
 namespace tribar::TRIBAR_NAMESPACE {
 
 extern const Kernels kKernels;
-const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm, rms_norm, quantise, to_bf16, rope, kv_write, attend_span,
-                       merge_spans, argmax, run_maxima, run_weights, exp_sum};
+const Kernels kKernels{TRIBAR_QUOTE(TRIBAR_NAMESPACE), gemm, multiply_registers, rms_norm, quantise, to_bf16, rope, kv_write,
+                       attend_span, merge_spans, argmax, run_maxima, run_weights, exp_sum};
 
 }  // namespace tribar::TRIBAR_NAMESPACE

@@ -13,7 +13,8 @@ F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
 
-WEIGHT_TYPES = ("int4", "int8", "bf16", "f32")
+WEIGHT_TYPES = ("int4", "int8", "int8_fine", "bf16", "f32")
+"""``int8_fine`` is int8 weights with activations of 15 bits."""
 LEVELS = kernels.levels()
 STRIP, GROUP = 16, 32
 
@@ -96,8 +97,8 @@ def _float_matrix(rng: np.random.Generator, n: int, k: int, kind: str) -> Packed
 
 def random_matrix(rng: np.random.Generator, kind: str, n: int, k: int, *, extreme: bool = False) -> PackedMatrix:
     """A packed matrix of random weights; ``extreme`` integers are all 0 or the largest there is."""
-    if kind in ("int4", "int8"):
-        return _integer_matrix(rng, n, k, int(kind[3:]), extreme)
+    if kind.startswith("int"):
+        return _integer_matrix(rng, n, k, int(kind[3]), extreme)
     return _float_matrix(rng, n, k, kind)
 
 
@@ -115,12 +116,18 @@ class Rows:
 
 def random_rows(rng: np.random.Generator, kind: str, m: int, k: int, *, extreme: bool = False) -> Rows:
     """Random activations; ``extreme`` integers are all -127 or 127."""
-    if kind in ("int4", "int8"):
+    if kind.startswith("int"):
         q = rng.choice([-127, 127], (m, k)) if extreme else rng.integers(-127, 128, (m, k))
         scale = rng.uniform(0.001, 0.1, (m, k // GROUP)).astype(np.float32)
-        total = scale * q.reshape(m, k // GROUP, GROUP).sum(2).astype(np.float32)
-        values = q.astype(np.float64) * np.repeat(scale.astype(np.float64), GROUP, 1)
-        return Rows({"q": q.astype(np.int8), "scale": scale, "sums": total.astype(np.float32)}, values)
+        arguments: dict[str, npt.NDArray[np.generic]] = {"q": q.astype(np.int8), "scale": scale}
+        whole = q.astype(np.float64)
+        if kind == "int8_fine":
+            low = rng.choice([-64, 64], (m, k)) if extreme else rng.integers(-64, 65, (m, k))
+            arguments["q_low"] = low.astype(np.int8)
+            whole += low / 128
+        values = whole * np.repeat(scale.astype(np.float64), GROUP, 1)
+        arguments["sums"] = (scale * whole.reshape(m, k // GROUP, GROUP).sum(2)).astype(np.float32)
+        return Rows(arguments, values)
     x = rng.standard_normal((m, k)).astype(np.float32)
     if kind == "bf16":
         bits = bf16_bits(x)

@@ -16,8 +16,18 @@ def quantised(level: str, x: F32) -> tuple[np.ndarray, F32, F32]:
     padded = -(-len(x) // 32) * 32
     q, scale = np.full(padded, 77, np.int8), np.full(padded // 32, 77, np.float32)
     total = scale.copy()
-    kernels.quantise(level, x, q, scale, total)
+    kernels.quantise(level, x, q, None, scale, total)
     return q, scale, total
+
+
+def quantised_finely(level: str, x: F32) -> tuple[np.ndarray, F32, F32]:
+    """128 * high + low, in units of scale / 128."""
+    padded = -(-len(x) // 32) * 32
+    high, low = np.full(padded, 77, np.int8), np.full(padded, 77, np.int8)
+    scale, total = np.full(padded // 32, 77, np.float32), np.full(padded // 32, 77, np.float32)
+    kernels.quantise(level, x, high, low, scale, total)
+    assert (np.abs(low) <= 64).all()
+    return 128 * high.astype(np.int64) + low, scale, total
 
 
 @pytest.mark.parametrize("k", SIZES)
@@ -55,6 +65,31 @@ def test_quantise_is_the_rounded_quotient(level: str, k: int) -> None:
         np.testing.assert_array_equal(scale, largest / np.float32(127))
         np.testing.assert_array_equal(q.reshape(-1, 32), np.rint(groups * inverse).astype(np.int8))
         np.testing.assert_array_equal(total, scale * q.reshape(-1, 32).sum(1, dtype=np.int32).astype(np.float32))
+
+
+@pytest.mark.parametrize("k", SIZES)
+def test_fine_quantise_is_the_rounded_quotient_too(level: str, k: int) -> None:
+    rng = np.random.default_rng(k)
+    for magnitude in (1e-20, 1.0, 1e30):
+        x = (rng.standard_normal(k) * magnitude).astype(np.float32)
+        q, scale, total = quantised_finely(level, x)
+        groups = np.pad(x, (0, len(q) - k)).reshape(-1, 32)
+        largest = np.abs(groups).max(1)
+        inverse = (np.float32(16256) / largest)[:, None]
+        unit = largest / np.float32(16256)
+        np.testing.assert_array_equal(scale, unit * np.float32(128))
+        np.testing.assert_array_equal(q.reshape(-1, 32), np.rint(groups * inverse).astype(np.int64))
+        np.testing.assert_array_equal(total, unit * q.reshape(-1, 32).sum(1).astype(np.float32))
+
+
+@pytest.mark.parametrize("poison", POISONS)
+def test_fine_quantise_poisons_its_group_alone(level: str, poison: float) -> None:
+    x = np.ones(64, np.float32)
+    x[40] = poison
+    q, scale, total = quantised_finely(level, x)
+    assert np.isnan([scale[1], total[1]]).all()
+    assert (scale[0], total[0]) == (np.float32(128) * (np.float32(1) / np.float32(16256)), 32.0)
+    assert not q[32:].any()
 
 
 def test_quantise_of_zeros_denormals_and_the_largest_floats(level: str) -> None:
