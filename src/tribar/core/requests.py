@@ -39,13 +39,33 @@ class IdsPrompt:
 Prompt = ChatPrompt | TextPrompt | IdsPrompt
 
 
+class GrammarKind(StrEnum):
+    """How ``Grammar.source`` is to be read."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark"
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the whole output has to match: a JSON schema (as JSON), a regular expression, or a Lark grammar.
+
+    The Lark dialect is llguidance's; a GBNF grammar is translated before it gets here.
+    """
+
+    kind: GrammarKind
+    source: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """One generation, as every front (OpenAI, KServe, the LLM class) asks for it.
 
-    ``max_tokens`` None means the room that is left in the context. ``stop`` are non-empty strings,
-    ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos`` disables.
-    ``tenant`` separates prefix caches. ``deadline_s`` counts from arrival.
+    ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored. ``stop`` are
+    non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
+    disables. ``tenant`` separates prefix caches and shares the engine fairly. Lower ``priority`` is served first.
+    ``deadline_s`` counts from arrival.
     """
 
     model: str
@@ -58,6 +78,7 @@ class GenerateRequest:
     include_stop_text: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
+    grammar: Grammar | None = None
     tenant: str = ""
     priority: int = 0
     deadline_s: float | None = None
@@ -136,7 +157,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What a served model is and how much it takes."""
+    """What a served model is and how much it takes.
+
+    ``tool_format`` is how it writes calls of tools (``hermes``, ``llama3``; empty where its template knows none),
+    ``reasoning_format`` how it marks its thinking (``think``; empty where it does not).
+    """
 
     name: str
     architecture: str
@@ -148,3 +173,5 @@ class ModelCard:
     created_s: int = 0
     has_chat_template: bool = False
     capabilities: frozenset[str] = frozenset()
+    tool_format: str = ""
+    reasoning_format: str = ""
