@@ -14,6 +14,7 @@ from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import GenerateRequest, IdsPrompt
 from tribar.engine.client import EngineClient
+from tribar.gateway.caller import Caller, OnBehalf
 
 ANSWER = "abé"
 
@@ -37,9 +38,15 @@ async def _engine_client() -> AsyncIterator[TextGenerator]:
             await asyncio.wait([serving])
 
 
+@contextlib.asynccontextmanager
+async def _on_behalf() -> AsyncIterator[TextGenerator]:
+    yield OnBehalf(FakeGenerator(speak(*ANSWER)), Caller("t", 1e9), lambda: 0.0)
+
+
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
     "engine-client": _engine_client,
+    "on-behalf": _on_behalf,
 }
 
 

@@ -9,6 +9,7 @@ import typer
 from tribar.app.cli_help import SectionedCommand, examples
 from tribar.app.cli_options import takes_settings
 from tribar.app.config import ServeConfig
+from tribar.app.keys_command import keys
 from tribar.core.errors import InvalidRequest, TribarError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -101,6 +102,9 @@ def chat(
     from tribar.app.terminal import talk
 
     raise typer.Exit(talk(config, url=url, system=system, temperature=temperature, max_tokens=max_tokens))
+
+
+cli.add_typer(keys)
 
 
 @cli.command()

@@ -8,7 +8,7 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 from dataclasses import dataclass, field
 from typing import Any
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Size, Switch, Text
+from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size, Switch, Text
 from tribar.runtime.sources import DEFAULT_MODEL
 
 
@@ -66,8 +66,27 @@ class ServerConfig:
 
     host: str = option("127.0.0.1", Text("ADDRESS"), "Address to listen on; 0.0.0.0 is every network.")
     port: int = option(8000, Integer(0, 65535), "Port to listen on; 0 picks a free one and prints it.")
+    api_keys_file: str | None = option(
+        None, Text("FILE"), "TOML file with the hashes of the API keys; SIGHUP reads it again."
+    )
+    public_prefix: str | None = option(None, Text("FILE"), "Text file with a system prompt whose KV all tenants share.")
+    cors_origins: tuple[str, ...] | None = option(
+        None, Origins(), "Web pages that may call the API, e.g. https://a.example,https://b.example; * is all."
+    )
+    max_body_bytes: int = option(
+        8 << 20, Size(1 << 10, 256 << 20), "Largest request body, e.g. 32MiB.", key="max_body_size"
+    )
+    ping_interval_s: float = option(
+        15.0, Number(0.1, 3600), "Seconds of silence after which a stream sends a comment.", key="ping_interval"
+    )
+    stall_timeout_s: float = option(
+        30.0, Number(0.1, 3600), "Seconds for which a reader may take nothing of its answer.", key="stall_timeout"
+    )
+    drain_delay_s: float = option(
+        0.0, Number(0, 3600), "Seconds between turning unready on SIGTERM and draining.", key="drain_delay"
+    )
     drain_timeout_s: float = option(
-        30.0, Number(0, 86400), "Seconds that open answers get after SIGTERM or Ctrl-C.", key="drain_timeout"
+        30.0, Number(0, 86400), "Seconds that open answers get once draining.", key="drain_timeout"
     )
     log_format: str = option("human", Choice(("human", "json")), "Form of the log lines on stderr.")
     log_level: str = option("info", Choice(("debug", "info", "warning", "error")), "Least serious line to log.")

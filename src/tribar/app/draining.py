@@ -1,6 +1,8 @@
-"""A catalog that can be told to close: nothing new begins, what runs goes on."""
+"""The two steps in which a server leaves: first nobody sends it new work, then it takes none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tribar.core.errors import Unavailable
 from tribar.core.ports import TextGenerator
@@ -9,7 +11,7 @@ from tribar.gateway.catalog import GatewayCatalog
 
 
 class DrainingCatalog:
-    """Passes everything on to ``catalog`` until ``drain``; then it is not ready and hands out no generator.
+    """Passes everything on to ``catalog``; after ``leave`` it is not ready, after ``drain`` it hands out no generator.
 
     Implements ``GatewayCatalog``. ``retry_after_s`` is what refused clients are told: by then another server, or this
     one restarted, should answer.
@@ -18,11 +20,20 @@ class DrainingCatalog:
     def __init__(self, catalog: GatewayCatalog, *, retry_after_s: float = 5.0) -> None:
         self._catalog = catalog
         self._retry_after_s = retry_after_s
+        self._is_leaving = False
         self._is_draining = False
 
+    def leave(self) -> None:
+        """Say that nothing should be sent here any more, and go on serving. Idempotent; there is no way back."""
+        self._is_leaving = True
+
     def drain(self) -> None:
-        """Close. Idempotent; there is no way back."""
-        self._is_draining = True
+        """Take nothing new; what runs goes on. Idempotent; there is no way back."""
+        self._is_leaving = self._is_draining = True
+
+    def is_leaving(self) -> bool:
+        """Whether ``leave`` or ``drain`` was called."""
+        return self._is_leaving
 
     def list(self) -> Sequence[ModelCard]:
         """See ``ModelCatalog``."""
@@ -39,5 +50,24 @@ class DrainingCatalog:
         return self._catalog.token_bytes(name)
 
     def is_ready(self) -> bool:
-        """See ``ModelCatalog``: never while draining."""
-        return not self._is_draining and self._catalog.is_ready()
+        """See ``ModelCatalog``: never while leaving."""
+        return not self._is_leaving and self._catalog.is_ready()
+
+
+class LastAnswers:
+    """Closes each connection with its next answer once ``is_leaving()``, so that clients connect to another server."""
+
+    def __init__(self, app: ASGIApp, is_leaving: Callable[[], bool]) -> None:
+        self._app = app
+        self._is_leaving = is_leaving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; see the class."""
+
+        async def send_the_last(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._is_leaving():
+                others = [pair for pair in message.get("headers", ()) if pair[0] != b"connection"]
+                message["headers"] = [*others, (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, send_the_last)

@@ -14,12 +14,13 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from rich.console import Console
+from starlette.types import ASGIApp
 
 import tribar
 from tribar.app.config import ServerConfig
-from tribar.app.draining import DrainingCatalog
+from tribar.app.draining import DrainingCatalog, LastAnswers
+from tribar.app.edge import Edge
 from tribar.app.engine_spec import engine_spec
-from tribar.app.http_connection import ConnectionLimits
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
 from tribar.app.listener import url_of
@@ -31,6 +32,7 @@ from tribar.app.supervisor import EX_CONFIG, ProcessSupervisor
 from tribar.core.errors import Internal
 from tribar.core.ports import ProcessSpec
 from tribar.engine.client import EngineClient
+from tribar.engine.public_prefix import PublicPrefix
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.middleware import RequestRecord, log_access
@@ -64,14 +66,14 @@ class FrontEnd:
         resolved: ResolvedConfig,
         listener: socket.socket,
         directory: Path,
-        limits: ConnectionLimits,
+        edge: Edge,
     ) -> None:
         self._server = server
         self._opened = opened
         self._resolved = resolved
         self._listener = listener
         self._directory = directory
-        self._limits = limits
+        self._edge = edge
         self._registry = CollectorRegistry()
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
@@ -90,18 +92,10 @@ class FrontEnd:
         """
         self._handle_signals()
         socket_path = self._directory / "engine.sock"
-        text = self._opened.text
-        metrics = EngineMetrics(EngineFamilies(self._registry), self._resolved.name)
-        client = EngineClient(functools.partial(UnixSocketChannel.connect, socket_path), text, observer=metrics)
-        served = ServedModel(client, text.tokenizer.token_bytes)
+        client = self._client(socket_path)
+        served = ServedModel(client, self._opened.text.tokenizer.token_bytes)
         catalog = DrainingCatalog(StaticCatalog({self._resolved.name: served}))
-        app = build_app(
-            catalog,
-            metrics_text=functools.partial(metrics_text, self._registry),
-            observe=_observe,
-            version=tribar.__version__,
-        )
-        http = HttpServer(app, self._listener, self._limits)
+        http = HttpServer(self._app(catalog), self._listener, self._edge.connections)
         http.start()
         serving = asyncio.create_task(client.run(), name="engine client")
         try:
@@ -112,6 +106,8 @@ class FrontEnd:
                 ready_s = time.monotonic() - started_s
                 show_ready(console, self._resolved, client.card(), url_of(self._listener), ready_s)
                 await self._first_of(serving)
+                catalog.leave()
+                await asyncio.sleep(self._server.drain_delay_s if self._stop.is_set() else 0)
             self._raise_if_failed()
         finally:
             catalog.drain()
@@ -121,6 +117,31 @@ class FrontEnd:
             await http.stop()
             serving.cancel()
         return 0
+
+    def _client(self, socket_path: Path) -> EngineClient:
+        public_prefix = None
+        if self._edge.public_prefix:
+            public_prefix = PublicPrefix.of(self._edge.public_prefix, self._opened.text)
+            n_tokens = [len(form) for form in public_prefix.forms]
+            _log.info("tenants share the whole blocks of a public prefix of %d tokens", max(n_tokens))
+        return EngineClient(
+            functools.partial(UnixSocketChannel.connect, socket_path),
+            self._opened.text,
+            observer=EngineMetrics(EngineFamilies(self._registry), self._resolved.name),
+            public_prefix=public_prefix,
+        )
+
+    def _app(self, catalog: DrainingCatalog) -> ASGIApp:
+        keys = self._edge.keys
+        app = build_app(
+            catalog,
+            config=self._edge.gateway,
+            metrics_text=functools.partial(metrics_text, self._registry),
+            observe=_observe,
+            tenant_of=None if keys is None else keys.tenant_of,
+            version=tribar.__version__,
+        )
+        return LastAnswers(app, catalog.is_leaving)
 
     async def _start_engine(self, socket_path: Path) -> None:
         spec_path = self._directory / "engine.json"
@@ -175,11 +196,15 @@ class FrontEnd:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        if self._edge.keys is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._edge.keys.reload)
 
     def _on_signal(self, number: int) -> None:
         """The first drains, the second leaves at once: no waiting, but no orphans and no files either."""
         if not self._stop.is_set():
-            _log.info("draining for at most %g s; a second signal ends at once", self._server.drain_timeout_s)
+            delay_s, timeout_s = self._server.drain_delay_s, self._server.drain_timeout_s
+            first = f"not ready any more, but serving for {delay_s:g} s; then " if delay_s else ""
+            _log.info("%sdraining for at most %g s; a second signal ends at once", first, timeout_s)
             self._stop.set()
             return
         self._supervisor.kill_all()

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tribar.app.accelerator import read_accelerator
 from tribar.app.config import ServeConfig, ServerConfig
+from tribar.app.edge import Edge
 from tribar.app.front_end import FrontEnd
-from tribar.app.http_connection import ConnectionLimits
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import read_machine
 from tribar.app.model import open_model
@@ -36,9 +36,10 @@ def launch(config: ServeConfig) -> int:
     started_s = time.monotonic()
     _configure_logging(config.server)
     console = Console(stderr=True)
+    edge = Edge.of(config.server, max(1, raise_open_files_limit() - RESERVED_FILES))
     listener = bind(config.server.host, config.server.port)
     try:
-        if is_public(listener):
+        if is_public(listener) and edge.keys is None:
             console.print(f"[yellow]warning:[/] {url_of(listener)} can be reached from the network, without a key")
         with DownloadBar(config.model.model) as bar:
             opened = open_model(config.model, bar)
@@ -46,8 +47,7 @@ def launch(config: ServeConfig) -> int:
         resolved = resolve(config, machine, opened.facts, read_accelerator(config.engine.device, os.environ))
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
-            limits = ConnectionLimits(max_connections=max(1, raise_open_files_limit() - RESERVED_FILES))
-            front_end = FrontEnd(config.server, machine, opened, resolved, listener, directory, limits)
+            front_end = FrontEnd(config.server, machine, opened, resolved, listener, directory, edge)
             return uvloop.run(front_end.run(console, started_s))
         finally:
             shutil.rmtree(directory, ignore_errors=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SWITCH_WORDS = {
     "1": True,
@@ -156,6 +157,7 @@ class Size:
     """Bytes: a whole number, or text such as ``512MiB``, ``4G`` (10^9) or ``1.5GiB`` (2^30)."""
 
     minimum: int = 1
+    maximum: int = 2**63 - 1
     metavar: str = "BYTES"
 
     def parse(self, text: str) -> int:
@@ -169,9 +171,31 @@ class Size:
         """A whole number of bytes, or text to parse."""
         if isinstance(value, str):
             return self.parse(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not self.minimum <= value < 2**63:
-            raise ValueError(f"expected a size of at least {self.minimum} bytes, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not self.minimum <= value <= self.maximum:
+            upper = "" if self.maximum == 2**63 - 1 else f" and at most {self.maximum}"
+            raise ValueError(f"expected a size of at least {self.minimum}{upper} bytes, got {value!r}")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of web pages (RFC 6454: scheme, host and port), or ``*``."""
+
+    metavar: str = "ORIGINS"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Separated by commas."""
+        return self.check([word.strip() for word in text.split(",")])
+
+    def check(self, value: object) -> tuple[str, ...]:
+        """A list of texts, or one text to parse. What no browser would send as an origin could never match."""
+        if isinstance(value, str):
+            return self.parse(value)
+        words = value if isinstance(value, list | tuple) else [value]
+        for word in words:
+            if not isinstance(word, str) or not (word == "*" or _ORIGIN.fullmatch(word)):
+                raise ValueError(f"expected origins such as https://app.example, or *, got {word!r}")
+        return tuple(words)
 
 
 def format_size(n_bytes: int) -> str:

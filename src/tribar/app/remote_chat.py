@@ -20,6 +20,7 @@ class RemoteChat:
 
     ``model`` None takes the first model that the server lists. Raises ``InvalidRequest`` for a URL that is none and
     ``Unavailable`` where nobody answers. ``max_tokens`` bounds each answer, ``timeout_s`` the wait for each next piece.
+    ``api_key`` goes to this server only, not to where it may redirect.
     """
 
     def __init__(
@@ -29,10 +30,14 @@ class RemoteChat:
         *,
         temperature: float = 1.0,
         max_tokens: int | None = None,
+        api_key: str = "",
         timeout_s: float = 300.0,
     ) -> None:
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
             raise InvalidRequest(f"not a server's URL: {url!r}\ntry: --url http://127.0.0.1:8000", param="url")
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise InvalidRequest("the API key has characters that are not printable ASCII", param="api_key")
+        self._api_key = api_key
         self._base = url.rstrip("/").removesuffix("/v1")
         self._timeout_s = timeout_s
         self._temperature = temperature
@@ -71,6 +76,8 @@ class RemoteChat:
     def _open(self, path: str, body: bytes | None = None) -> Any:  # noqa: ANN401  urllib's response has no public type
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._base + path, body, headers)  # noqa: S310  the scheme was checked
+        if self._api_key:
+            request.add_unredirected_header("Authorization", f"Bearer {self._api_key}")
         try:
             return urllib.request.urlopen(request, timeout=self._timeout_s)  # noqa: S310
         except urllib.error.HTTPError as error:

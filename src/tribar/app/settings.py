@@ -11,28 +11,28 @@ The environment variable of ``max_num_seqs`` is ``TRIBAR_MAX_NUM_SEQS``, its fla
 
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tribar.app.api_keys import KEY_VARIABLES
 from tribar.app.config import EngineConfig, ModelConfig, ServeConfig, ServerConfig
+from tribar.app.files import read_toml
 from tribar.app.option_kinds import Kind
 from tribar.core.errors import InvalidRequest
 
 ROOMS: dict[str, type[Any]] = {"model": ModelConfig, "engine": EngineConfig, "server": ServerConfig}
 
 VARIABLE_PREFIX = "TRIBAR_"
-OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE", "TRIBAR_CPU_LEVEL"})
-"""Variables with our prefix that are read elsewhere: the file's path, the model cache (``runtime/sources``), and the
-instructions that the native kernels may use (``native/src/kernels.cpp``)."""
+OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE", "TRIBAR_CPU_LEVEL", *KEY_VARIABLES})
+"""Variables with our prefix that are read elsewhere: the file's path, the model cache (``runtime/sources``), the
+instructions that the native kernels may use (``native/src/kernels.cpp``), and API keys (``app/api_keys.py``), which
+have no flags because everybody on a machine can read the command lines of its processes."""
 
 SERVICE_LINK = re.compile(r"TRIBAR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Kubernetes describes a service named tribar to every pod in such variables; they are not settings of ours
 (``TRIBAR_PORT`` is one of both kinds: theirs is a URL)."""
-
-MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 def _from_file(path: Path) -> dict[str, object]:
     known = options()
     values: dict[str, object] = {}
-    for room, table in _parse_file(path).items():
+    for room, table in read_toml(path, "config").items():
         if room in known and room not in ROOMS:
             raise InvalidRequest(f"{path}: {room} belongs in the table [{known[room].room}]", param=room)
         if room not in ROOMS:
@@ -143,22 +143,6 @@ def _from_file(path: Path) -> dict[str, object]:
                 raise InvalidRequest(f"{path}: unknown key {name}{hint}", param=name)
             values[key] = _checked(known[key].kind.check, value, f"{path}: {name}")
     return values
-
-
-def _parse_file(path: Path) -> dict[str, Any]:
-    """The one seam for what the file system and TOML raise."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise InvalidRequest(f"{path}: larger than {MAX_FILE_BYTES} bytes, not a settings file", param="config")
-        return tomllib.loads(content.decode())
-    except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror or error}", param="config") from error
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{path}: not UTF-8 at byte {error.start}", param="config") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidRequest(f"{path}: {error}", param="config") from error
 
 
 def _read(option: Option, value: object, where: str) -> object:

@@ -1,6 +1,7 @@
 """``tribar chat``: a conversation bound to this process's standard streams."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
@@ -36,7 +37,8 @@ def _chat_model(
     if url is not None:
         # A model that was not asked for is whatever the server has.
         name = None if config.model.model == DEFAULT_MODEL else config.model.model
-        yield RemoteChat(url, name, temperature=temperature, max_tokens=max_tokens)
+        key = os.environ.get("TRIBAR_API_KEY", "").rpartition(":")[2]  # a server reads a tenant before the colon
+        yield RemoteChat(url, name, temperature=temperature, max_tokens=max_tokens, api_key=key)
         return
     from tribar.app.llm import LLM
     from tribar.app.local_chat import LocalChat

@@ -65,7 +65,7 @@ class GenerateRequest:
     ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored. ``stop`` are
     non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
     disables. ``tenant`` separates prefix caches and shares the engine fairly. Lower ``priority`` is served first.
-    ``deadline_s`` counts from arrival.
+    ``deadline_s`` counts from the moment that the request is handed on.
     """
 
     model: str

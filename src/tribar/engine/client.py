@@ -15,6 +15,7 @@ from tribar.engine.model_text import ModelText
 from tribar.engine.namespaces import Namespaces
 from tribar.engine.observer import EngineObserver, SilentObserver
 from tribar.engine.prompt_encoder import PromptEncoder
+from tribar.engine.public_prefix import PublicPrefix
 from tribar.engine.request_limits import fit
 from tribar.engine.request_watch import RequestWatch
 from tribar.engine.submission import submission
@@ -42,6 +43,7 @@ class EngineClient:
         *,
         observer: EngineObserver | None = None,
         namespaces: Namespaces | None = None,
+        public_prefix: PublicPrefix | None = None,
         clock: Clock = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -51,6 +53,7 @@ class EngineClient:
         self._encoder = PromptEncoder(text)
         self._observer = SilentObserver() if observer is None else observer
         self._namespaces = Namespaces() if namespaces is None else namespaces
+        self._public_prefix = PublicPrefix() if public_prefix is None else public_prefix
         self._clock = clock
         self._sleep = sleep
         self._connection: Connection | None = None
@@ -97,7 +100,8 @@ class EngineClient:
         watch = RequestWatch(self._observer, self._clock, prepared.n_tokens)
         generation = Generation(connection, uid, mailbox, answer, watch, prepared.n_tokens)
         try:
-            await generation.submit(submission(uid, prepared, self._text.end_ids, namespace))
+            n_public = self._public_prefix.count(prepared.ids or ())
+            await generation.submit(submission(uid, prepared, self._text.end_ids, namespace, n_public))
             while not generation.is_over:
                 delta = await generation.next()
                 if delta is not None:

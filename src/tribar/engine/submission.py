@@ -12,8 +12,11 @@ from tribar.core.sampling.params import SamplingParams
 from tribar.wire.messages import Submit
 
 
-def submission(uid: Uid, prepared: Prepared, end_ids: AbstractSet[int], namespace: bytes) -> Submit:
-    """The Submit of a request that ``request_limits.fit`` has passed; ``prepared.ids`` and ``max_tokens`` are set."""
+def submission(uid: Uid, prepared: Prepared, end_ids: AbstractSet[int], namespace: bytes, n_public: int = 0) -> Submit:
+    """The Submit of a request that ``request_limits.fit`` has passed; ``prepared.ids`` and ``max_tokens`` are set.
+
+    The first ``n_public`` ids belong to no tenant.
+    """
     request = prepared.request
     assert prepared.ids is not None
     assert request.max_tokens is not None
@@ -26,6 +29,7 @@ def submission(uid: Uid, prepared: Prepared, end_ids: AbstractSet[int], namespac
         stop_ids=stop_ids,
         wants=request.wants,
         namespace=namespace,
+        public_prefix_tokens=n_public,
         tenant=request.tenant,
         priority=request.priority,
         deadline_s=request.deadline_s,

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
@@ -29,13 +30,14 @@ def build_app(
     metrics_text: Callable[[], bytes] = bytes,
     observe: Observer = log_access,
     extra_routes: Sequence[BaseRoute] = (),
+    tenant_of: TenantOf | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
 
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``extra_routes`` are other rooms' routes on the same port, tried first and under the same
-    middleware.
+    middleware; ``tenant_of`` knows the API keys, and None lets everybody in as the tenant "".
     """
     config = config or GatewayConfig()
     app = Starlette(
@@ -45,6 +47,7 @@ def build_app(
             *_cors(config),
             Middleware(Boundary, observe=observe),
             Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
+            *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
         ],
         exception_handlers={HTTPException: _answer_http_exception},
     )

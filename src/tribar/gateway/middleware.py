@@ -1,7 +1,7 @@
 """The layers around every route, as pure ASGI: request id, header limit, and the boundary.
 
-Outermost first: ``RequestId``, (CORS), ``Boundary``, ``HeaderLimit``. None of them touches ``receive``, so a
-disconnect reaches the endpoint, and none of them holds a body.
+Outermost first: ``RequestId``, (CORS), ``Boundary``, ``HeaderLimit``, (``Authentication``, in its own module). None of
+them touches ``receive``, so a disconnect reaches the endpoint, and none of them holds a body.
 """
 
 import logging

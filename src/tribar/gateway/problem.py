@@ -6,7 +6,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tribar.core.errors import Internal, InvalidRequest, NotFound, TribarError
+from tribar.core.errors import Internal, InvalidRequest, NotFound, TribarError, Unauthenticated
 
 _MAX_MESSAGE_CHARS = 2000
 
@@ -31,6 +31,8 @@ def problem(error: Exception) -> Response:
     headers = {}
     if ours.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(ours.retry_after_s)))
+    if isinstance(ours, Unauthenticated):
+        headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 says how to do better
     return Response(error_json(ours), ours.status, headers=headers, media_type="application/json")
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 import tribar.app.front_end
 from tribar.app.config import ModelConfig, ServeConfig
+from tribar.app.edge import Edge
 from tribar.app.front_end import MAX_EARLY_DEATHS, FrontEnd
-from tribar.app.http_connection import ConnectionLimits
 from tribar.app.listener import bind
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel, open_model
@@ -31,7 +31,7 @@ def opened(tmp_path: Path) -> OpenedModel:
 
 async def run(opened: OpenedModel, resolved: ResolvedConfig, directory: Path) -> int:
     with bind("127.0.0.1", 0) as listener:
-        front_end = FrontEnd(ServeConfig().server, MACHINE, opened, resolved, listener, directory, ConnectionLimits())
+        front_end = FrontEnd(ServeConfig().server, MACHINE, opened, resolved, listener, directory, Edge())
         return await asyncio.wait_for(front_end.run(Console(quiet=True), 0.0), 30)
 
 

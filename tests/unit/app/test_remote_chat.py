@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from tribar.app.remote_chat import RemoteChat
-from tribar.core.errors import TribarError, Unavailable
+from tribar.core.errors import InvalidRequest, TribarError, Unavailable
 
 ASK = [{"role": "user", "content": "hello"}]
 
@@ -23,6 +24,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(self.server.answer)  # type: ignore[attr-defined]
 
     def _answer(self, body: bytes) -> None:
+        self.server.authorizations.append(self.headers["Authorization"])  # type: ignore[attr-defined]
         self.send_response(self.server.status)  # type: ignore[attr-defined]
         self.end_headers()
         self.wfile.write(body)
@@ -35,6 +37,10 @@ class Scripted(ThreadingHTTPServer):
     status = 200
     listing = b'{"data": [{"id": "m"}]}'
     answer = b""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.authorizations: list[str | None] = []
 
 
 @pytest.fixture
@@ -94,3 +100,13 @@ def test_a_server_without_models(server: Scripted) -> None:
     server.listing = b'{"data": []}'
     with pytest.raises(Unavailable, match="serves no model"):
         chat(server)
+
+
+def test_the_key_goes_along(server: Scripted) -> None:
+    server.answer = chunk("a") + b"data: [DONE]\n\n"
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    assert list(RemoteChat(url, api_key="k" * 16).stream_chat(ASK)) == ["a"]
+    assert list(RemoteChat(url).stream_chat(ASK)) == ["a"]
+    assert server.authorizations == [f"Bearer {'k' * 16}"] * 2 + [None] * 2
+    with pytest.raises(InvalidRequest, match="printable ASCII"):
+        RemoteChat(url, api_key="k\r\nX: y")

@@ -32,7 +32,15 @@ def test_flags_beat_the_environment_beats_the_file_beats_the_default(file: Path,
 
 def test_every_source_can_set_every_option(file: Path) -> None:
     """One declaration is enough for all of them."""
-    texts = {"TEXT": "x", "MODEL": "m", "NAME": "n", "DEVICE": "cuda", "ADDRESS": "::1", "BYTES": "5MiB"}
+    texts = {
+        "TEXT": "x",
+        "ORIGINS": "https://a.example,*",
+        "MODEL": "m",
+        "NAME": "n",
+        "DEVICE": "cuda",
+        "ADDRESS": "::1",
+        "BYTES": "5MiB",
+    }
     for option in options().values():
         text = texts.get(option.kind.metavar) or {"INTEGER": "7", "NUMBER": "7.5", "BOOLEAN": "false"}.get(
             option.kind.metavar, option.kind.metavar.split("|")[-1]

@@ -11,7 +11,7 @@ UID = Uid(1, 2)
 
 
 def made(asked: GenerateRequest) -> Submit:
-    return submission(UID, Prepared(asked, 2, (97, 70_000)), frozenset({END}), b"ns")
+    return submission(UID, Prepared(asked, 2, (97, 70_000)), frozenset({END}), b"ns", n_public=1)
 
 
 def test_everything_asked_for_is_in_the_message() -> None:
@@ -28,6 +28,7 @@ def test_everything_asked_for_is_in_the_message() -> None:
     assert np.frombuffer(submit.ids, "<i4").tolist() == [97, 70_000]
     assert (submit.uid, submit.max_tokens, submit.wants, submit.namespace) == (UID, 5, Wants(logprobs=3), b"ns")
     assert (submit.tenant, submit.priority, submit.deadline_s, submit.trace_id) == ("t", 2, 1.5, "x")
+    assert submit.public_prefix_tokens == 1
     assert submit.sampling == SamplingParams(seed=7)
 
 

@@ -21,6 +21,7 @@ from tribar.core.ports import TextGenerator
 from tribar.core.requests import Finish, ModelCard, Prepared
 from tribar.core.sampling.seeds import choice_seed
 from tribar.gateway.body import BodyRoom, read_json_body
+from tribar.gateway.caller import OnBehalf, caller_of
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.guard import disconnected, run_beside
@@ -89,12 +90,15 @@ class GenerateEndpoint:
             await Response(body, media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[TextGenerator, Call]:
+        caller = caller_of(scope, time.monotonic())
         trace_id = scope["state"]["request_id"]
         with self._room.place() as take:
             raw = await read_json_body(scope, receive, self._config, take)
             if len(raw) > self._config.offload_bytes:
-                return await asyncio.to_thread(self._parse, raw, trace_id)
-            return self._parse(raw, trace_id)
+                generator, call = await asyncio.to_thread(self._parse, raw, trace_id)
+            else:
+                generator, call = self._parse(raw, trace_id)
+        return OnBehalf(generator, caller), call
 
     def _parse(self, raw: bytes, trace_id: str) -> tuple[TextGenerator, Call]:
         body = decode(raw, self._decoder, self._config.max_json_depth)

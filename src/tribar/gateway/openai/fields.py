@@ -35,7 +35,6 @@ _BOTH: dict[str, Neutral] = {
     "length_penalty": (1, 1.0),
     "logits_processors": ([],),
     "mm_processor_kwargs": ({},),
-    "priority": (0,),
     "prompt_logprobs": (),
     "request_id": (),
     "response_format": ({"type": "text"},),

@@ -74,6 +74,7 @@ class SharedFields(msgspec.Struct, kw_only=True):
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
     user: Annotated[str, Meta(max_length=1024)] | None = None
 
 
@@ -125,6 +126,7 @@ def make_call(
             include_stop_text=bool(body.include_stop_str_in_output),
             ignore_eos=bool(body.ignore_eos),
             skip_special_tokens=body.skip_special_tokens is not False,
+            priority=body.priority or 0,
             trace_id=trace_id,
         )
         for prompt in prompts

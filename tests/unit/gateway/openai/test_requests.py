@@ -170,7 +170,7 @@ def test_table_of_neutral_fields(make: Any, fields: dict[str, tuple[Any, ...]]) 
 
 
 @pytest.mark.parametrize("make", [chat, completion])
-@pytest.mark.parametrize(("name", "value"), [("store", 0), ("priority", False), ("length_penalty", True)])
+@pytest.mark.parametrize(("name", "value"), [("store", 0), ("early_stopping", 0), ("length_penalty", True)])
 def test_neutral_means_the_same_json_type(make: Any, name: str, value: Any) -> None:
     with pytest.raises(Unsupported, match=name):
         make(**{name: value})

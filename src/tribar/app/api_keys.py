@@ -1,0 +1,147 @@
+"""API keys: who may use the server, and as which tenant. What is kept of a key is its digest.
+
+The file is TOML, written by ``tribar keys new``::
+
+    [[keys]]
+    tenant = "alice"
+    hash = "sha256:..."
+"""
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
+
+from tribar.app.files import read_toml
+from tribar.core.errors import InvalidRequest
+
+KEY_VARIABLES = ("TRIBAR_API_KEY", "TRIBAR_API_KEYS")
+"""Environment variables that hold keys themselves: one, or several with commas or spaces between them. Each may follow
+the name of its tenant and a colon."""
+
+MIN_KEY_CHARS = 16
+
+_TENANT = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
+
+_log = logging.getLogger(__name__)
+
+
+def new_key() -> str:
+    """A fresh key of 256 random bits."""
+    return f"sk-tribar-{secrets.token_urlsafe(32)}"
+
+
+def digest_of(key: bytes) -> bytes:
+    """What is stored instead of ``key``: its SHA-256.
+
+    Passwords need a slow, salted hash because they can be guessed. Nobody can search through 2^256 random keys, salted
+    or not, so a fast hash loses nothing, and each request can afford it.
+    """
+    return hashlib.sha256(key).digest()
+
+
+def entry_for(key: str, tenant: str | None) -> str:
+    """The table for ``key`` in the file. Raises ``InvalidRequest`` for a name that no tenant can have."""
+    digest = digest_of(key.encode())
+    name = _default_tenant(digest) if tenant is None else _checked_tenant(tenant, "--tenant")
+    return f'[[keys]]\ntenant = "{name}"\nhash = "sha256:{digest.hex()}"\n'
+
+
+class ApiKeys:
+    """The valid keys: those of ``file``, which can be read again, and those of ``fixed`` (digest to tenant)."""
+
+    def __init__(self, file: Path | None, fixed: Mapping[bytes, str] | None = None) -> None:
+        """Raises ``InvalidRequest`` naming the file and the entry that is wrong."""
+        self.file = file
+        self._fixed = dict(fixed or {})
+        self._tenants = self._read()
+
+    def tenant_of(self, key: bytes) -> str | None:
+        """The tenant of ``key``; None for one that is not valid.
+
+        Keys are not compared, their digests are looked up. All that timing could tell is how a stored digest begins,
+        and from there no way leads to its key, nor to another one with such a digest.
+        """
+        return self._tenants.get(digest_of(key))
+
+    def reload(self) -> None:
+        """Read the file again. One that cannot be used changes nothing and is logged in one line."""
+        try:
+            self._tenants = self._read()
+        except InvalidRequest as error:
+            _log.error("the API keys stay as they were: %s", error.message)
+        else:
+            _log.info("%d API keys are valid now", len(self._tenants))
+
+    def _read(self) -> dict[bytes, str]:
+        entries = [] if self.file is None else _entries(self.file)
+        return _distinct([*self._fixed.items(), *entries], str(self.file))
+
+
+def keys_from(file: str | None, environ: MutableMapping[str, str]) -> ApiKeys | None:
+    """The keys that the settings and the environment name; None where they name none, so that everybody may come in.
+
+    Keys are taken out of ``environ``: child processes have no use for them. Raises ``InvalidRequest``, which never
+    quotes a key; an empty variable is refused, since a server that is open by a mistake looks like any other.
+    """
+    given = {name: environ.pop(name) for name in KEY_VARIABLES if name in environ}
+    pairs = [pair for name, text in given.items() for pair in _pairs(name, text)]
+    if file is None and not given:
+        return None
+    return ApiKeys(None if file is None else Path(file), _distinct(pairs, " and ".join(given)))
+
+
+def _pairs(variable: str, text: str) -> Iterable[tuple[bytes, str]]:
+    words = re.split(r"[,\s]+", text.strip(", \t\r\n"))
+    if words == [""]:
+        raise InvalidRequest(f"{variable} is empty: unset it, or put an API key into it", param=variable)
+    for number, word in enumerate(words, 1):
+        tenant, colon, key = word.rpartition(":")
+        where = f"{variable}: key {number}"
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidRequest(f"{where} has characters that are not printable ASCII", param=variable)
+        if len(key) < MIN_KEY_CHARS:
+            hint = "make one with: tribar keys new"
+            raise InvalidRequest(f"{where} is shorter than {MIN_KEY_CHARS} characters\n{hint}", param=variable)
+        digest = digest_of(key.encode())
+        yield digest, _checked_tenant(tenant, where) if colon else _default_tenant(digest)
+
+
+def _entries(path: Path) -> Iterable[tuple[bytes, str]]:
+    document = read_toml(path, "api_keys_file")
+    tables = document.pop("keys", [])
+    if document or not isinstance(tables, list):
+        raise InvalidRequest(f"{path}: expected nothing but [[keys]] tables", param="api_keys_file")
+    for number, table in enumerate(tables, 1):
+        where = f"{path}: entry {number}"
+        if not isinstance(table, dict) or not set(table) <= {"tenant", "hash"}:
+            raise InvalidRequest(f"{where} may have tenant and hash only", param="api_keys_file")
+        hashed = _HASH.fullmatch(str(table.get("hash")))
+        if hashed is None:
+            raise InvalidRequest(f"{where}: hash must be sha256: and 64 hexadecimal digits", param="api_keys_file")
+        digest = bytes.fromhex(hashed[1])
+        yield digest, _checked_tenant(table["tenant"], where) if "tenant" in table else _default_tenant(digest)
+
+
+def _distinct(pairs: Iterable[tuple[bytes, str]], where: str) -> dict[bytes, str]:
+    tenants: dict[bytes, str] = {}
+    for digest, tenant in pairs:
+        if digest in tenants:
+            message = f"{where}: the same key twice, for {tenants[digest]} and {tenant}"
+            raise InvalidRequest(message, param="api_keys_file")
+        tenants[digest] = tenant
+    return tenants
+
+
+def _default_tenant(digest: bytes) -> str:
+    """A key without a tenant is one by itself."""
+    return f"key-{digest.hex()[:8]}"
+
+
+def _checked_tenant(name: object, where: str) -> str:
+    if not isinstance(name, str) or not _TENANT.fullmatch(name):
+        raise InvalidRequest(f"{where}: a tenant is 1 to 64 of the characters A-Z a-z 0-9 . _ @ -", param="tenant")
+    return name

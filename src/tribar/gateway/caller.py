@@ -1,0 +1,73 @@
+"""What a request's head says about it, whatever its body asks for: whose it is, and by when it has to be answered."""
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tribar.core.errors import DeadlineExceeded, InvalidRequest
+from tribar.core.ports import Clock, TextGenerator
+from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
+
+DEADLINE_HEADER = "x-tribar-deadline-ms"
+MAX_DEADLINE_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never"."""
+
+    tenant: str = ""
+    expires_s: float | None = None
+
+
+def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
+    """The caller of the ASGI request that arrived at ``now_s``. Raises ``InvalidRequest`` naming the header."""
+    values = [value for name, value in scope["headers"] if name == DEADLINE_HEADER.encode()]
+    expires_s = None
+    if values:
+        text = values[0].decode("latin-1")
+        is_number = len(values) == 1 and text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DEADLINE_MS))
+        if not is_number or not 1 <= int(text) <= MAX_DEADLINE_MS:
+            message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
+            raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
+        expires_s = now_s + int(text) / 1000
+    return Caller(scope["state"].get("tenant", ""), expires_s)
+
+
+class OnBehalf:
+    """A ``TextGenerator`` that asks ``generator`` for ``caller``.
+
+    What is handed on carries the tenant, and as ``deadline_s`` what the time until then has left of the deadline.
+    """
+
+    def __init__(self, generator: TextGenerator, caller: Caller, clock: Clock = time.monotonic) -> None:
+        self._generator = generator
+        self._caller = caller
+        self._clock = clock
+
+    def card(self) -> ModelCard:
+        """See ``TextGenerator``."""
+        return self._generator.card()
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
+        self._check_time()
+        asked = replace(request, tenant=self._caller.tenant, deadline_s=self._left_s())
+        prepared = await self._generator.prepare(asked)
+        self._check_time()
+        return prepared
+
+    def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
+        """See ``TextGenerator``."""
+        if self._caller.expires_s is not None:
+            prepared = replace(prepared, request=replace(prepared.request, deadline_s=self._left_s()))
+        return self._generator.generate(prepared)
+
+    def _check_time(self) -> None:
+        if self._left_s() == 0:
+            raise DeadlineExceeded("the request's deadline passed while it was being read")
+
+    def _left_s(self) -> float | None:
+        expires_s = self._caller.expires_s
+        return None if expires_s is None else max(0.0, expires_s - self._clock())
