@@ -11,18 +11,18 @@ PLACES_OF_WORK = ("tribar.app.launch.launch", "tribar.app.pull.pull_model", "tri
 
 
 def commands(block: str) -> list[list[str]]:
-    """The simple commands of a bash block: continued lines are joined, pipes cut, comments dropped."""
+    """The simple commands of a bash block: continued lines are joined, pipes and redirections cut, comments dropped."""
     found: list[list[str]] = []
     for line in block.replace("\\\n", " ").splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars="|")
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|>")
         lexer.whitespace_split = True
         words: list[str] = []
         for word in [*lexer, "|"]:
-            if word != "|":
-                words.append(word)
-            elif words:
-                found.append(words)
+            if word == "|" and words:
+                found.append(words[: words.index(">>")] if ">>" in words else words)
                 words = []
+            elif word != "|":
+                words.append(word)
     return found
 
 

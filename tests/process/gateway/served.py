@@ -12,6 +12,7 @@ import uvicorn
 
 from tribar.core.fake_generator import BYTE_TOKENS, FakeGenerator
 from tribar.gateway.app import build_app
+from tribar.gateway.authentication import TenantOf
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.middleware import RequestRecord
@@ -64,12 +65,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(*, config: GatewayConfig | None = None, **fakes: FakeGenerator) -> Iterator[Served]:
+def serve(
+    *, config: GatewayConfig | None = None, tenant_of: TenantOf | None = None, **fakes: FakeGenerator
+) -> Iterator[Served]:
     """Serve the named fakes until the block ends."""
     records: list[RequestRecord] = []
     catalog = StaticCatalog({name: ServedModel(fake, BYTE_TOKENS) for name, fake in fakes.items()})
     config = config or GatewayConfig(cors_origins=("http://page.test",))
-    app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n")
+    app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n", tenant_of=tenant_of)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     settings = uvicorn.Config(
         app,

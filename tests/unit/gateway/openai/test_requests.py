@@ -57,6 +57,7 @@ BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("stop_token_ids", [[-1], [256], ["a"], list(range(129)), 1]),
     ("stream_options", [{}, {"include_usage": True}]),
     ("ignore_eos", [1, "true"]),
+    ("priority", [-1001, 1001, False, 0.5, "0"]),
     ("model", ["", None, 1, "x" * 257]),
     ("user", [1, "x" * 1025]),
 ]
@@ -97,6 +98,7 @@ SHARED_DEFAULTS = {
     "ignore_eos": False,
     "skip_special_tokens": True,
     "include_stop_str_in_output": False,
+    "priority": 0,
     "user": "u",
 }
 
