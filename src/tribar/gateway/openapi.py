@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tribar.gateway.caller import DEADLINE_HEADER, MAX_DEADLINE_MS
 from tribar.gateway.openai.chat import ChatBody
 from tribar.gateway.openai.completions import CompletionBody
 
@@ -27,6 +28,13 @@ _ERROR_SCHEMA = {
             },
         }
     },
+}
+
+_DEADLINE = {
+    "name": DEADLINE_HEADER,
+    "in": "header",
+    "description": "Milliseconds from the arrival of the request after which it is given up",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_DEADLINE_MS},
 }
 
 
@@ -49,7 +57,11 @@ def openapi_document(version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "tribar", "version": version},
         "paths": generating | reading,
-        "components": {"schemas": {**schemas, "Error": _ERROR_SCHEMA}},
+        "components": {
+            "schemas": {**schemas, "Error": _ERROR_SCHEMA},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"bearer": []}],
     }
 
 
@@ -67,7 +79,7 @@ def _post(path: str, schema: str) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     answers: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
     operation = _get(path.removeprefix("/v1/").replace("/", "_"), "Generate", answers)
-    return operation | {"requestBody": {"required": True, "content": content}}
+    return operation | {"parameters": [_DEADLINE], "requestBody": {"required": True, "content": content}}
 
 
 def _get(name: str, summary: str, content: Mapping[str, Any]) -> dict[str, Any]:

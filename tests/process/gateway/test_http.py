@@ -195,7 +195,10 @@ def test_openapi_names_every_field(served: Served) -> None:
     schema = document["components"]["schemas"]["ChatCompletionRequest"]
     assert schema["required"] == ["model", "messages"]
     assert {"temperature", "tools", "max_completion_tokens"} <= set(schema["properties"])
-    assert document["paths"]["/v1/completions"]["post"]["requestBody"]["required"]
+    posting = document["paths"]["/v1/completions"]["post"]
+    assert posting["requestBody"]["required"]
+    assert [parameter["name"] for parameter in posting["parameters"]] == ["x-tribar-deadline-ms"]
+    assert set(document["components"]["securitySchemes"]) == {"bearer"}
 
 
 BAD_BODIES: dict[str, bytes] = {
