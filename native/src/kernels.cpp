@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#if defined(TRIBAR_ARM_LEVELS) && defined(__APPLE__)
+#if defined(TRIBAR_X86_LEVELS)
+#include <cpuid.h>
+#elif defined(TRIBAR_ARM_LEVELS) && defined(__APPLE__)
 #include <sys/sysctl.h>
 #elif defined(TRIBAR_ARM_LEVELS)
 #include <asm/hwcap.h>
@@ -35,7 +37,12 @@ struct Level {
   bool is_here;  // the CPU has the instructions, and the operating system saves the registers
 };
 
-#ifdef TRIBAR_ARM_LEVELS
+#if defined(TRIBAR_X86_LEVELS)
+bool has_f16c() {  // __builtin_cpu_supports of Clang 15 and 16 does not know it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#elif defined(TRIBAR_ARM_LEVELS)
 bool has_dot_products() {  // SDOT, a part of Armv8.4 that many CPUs of Armv8.2 have
 #ifdef __APPLE__
   int has = 0;
@@ -52,7 +59,7 @@ std::vector<Level> known_levels() {
   std::vector<Level> levels;
 #if defined(TRIBAR_X86_LEVELS)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
