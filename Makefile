@@ -3,9 +3,10 @@ VENV ?= .venv
 PYTHON ?= python3
 MODEL ?=
 bin := $(VENV)/bin
-native := $(wildcard native/*.* native/src/*.* native/src/*/*.*)
+native := $(wildcard native/*.* native/src/*.* native/src/*/*.* native/src/*/*/*.*)
 
-.PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread lint bench clean
+.PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread check-levels check-neon \
+	cross-tools lint bench clean
 
 install: $(VENV)/.installed
 
@@ -15,7 +16,7 @@ serve: install
 test: $(VENV)/.test
 	$(bin)/python -m pytest -m "not long" -n 2
 
-test-all: lint $(VENV)/.test sanitize-address sanitize-undefined sanitize-thread
+test-all: cross-tools lint $(VENV)/.test sanitize-address sanitize-undefined sanitize-thread check-levels check-neon
 	$(bin)/python -m pytest -n 2
 
 # The native tests against a build of its own with that sanitizer. The runtime must come first in the process, and the
@@ -33,6 +34,26 @@ sanitize-address sanitize-undefined sanitize-thread: sanitize-%: $(VENV)/.native
 	LD_PRELOAD="$$(g++ -print-file-name=$(library)) $$(g++ -print-file-name=libstdc++.so.6)" \
 	PYTHONPATH="build/$*/site:$$($(bin)/python -c 'import site; print(site.getsitepackages()[0])')" \
 		$(PYTHON) -m pytest -o pythonpath=. tests/unit/runtime/native
+
+# The kernels of every level of this CPU against the portable ones, and each row alone against the row in company.
+check-levels: $(VENV)/.native
+	PATH="$(abspath $(bin)):$$PATH" cmake -S native/tests -B build/levels -G Ninja
+	PATH="$(abspath $(bin)):$$PATH" cmake --build build/levels
+	build/levels/level_check
+
+# The same for 64-bit Arm, emulated: on a CPU with everything, on one with dot products and little more, and on one
+# without, which must get the portable level and never meet an instruction that it lacks.
+check-neon: cross-tools $(VENV)/.native
+	PATH="$(abspath $(bin)):$$PATH" cmake -S native/tests -B build/neon -G Ninja -DCMAKE_SYSTEM_NAME=Linux \
+		-DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_EXE_LINKER_FLAGS=-static
+	PATH="$(abspath $(bin)):$$PATH" cmake --build build/neon
+	qemu-aarch64 -cpu max build/neon/level_check neon
+	qemu-aarch64 -cpu neoverse-n1 build/neon/level_check neon
+	qemu-aarch64 -cpu cortex-a72 build/neon/level_check portable
+
+cross-tools:
+	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || { echo >&2 \
+		"check-neon needs a cross-compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }
 
 lint: $(VENV)/.test
 	$(bin)/ruff check .

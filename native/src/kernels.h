@@ -74,7 +74,7 @@ struct Kernels {
   double (*exp_sum)(const float* x, int n, double largest, double inverse_temperature);
 };
 
-// The levels of this CPU, best first: avx512, avx2, portable.
+// The levels of this CPU, best first: avx512, avx2, portable; or neon, portable.
 std::vector<std::string> cpu_levels();
 
 // The kernels of a level. Empty: what the variable TRIBAR_CPU_LEVEL says, or the best this CPU has. Throws
