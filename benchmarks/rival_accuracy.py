@@ -36,7 +36,9 @@ def llama_cpp(path: Path, window: int) -> Model:
 
 def openvino(path: Path, properties: dict[str, str]) -> Model:
     """OpenVINO on the model that its GenAI made of a GGUF file."""
-    request = importlib.import_module("openvino").Core().compile_model(str(path), "CPU", properties).create_infer_request()
+    request = (
+        importlib.import_module("openvino").Core().compile_model(str(path), "CPU", properties).create_infer_request()
+    )
 
     def logits(ids: Int32s) -> Float32s:
         positions = np.arange(len(ids), dtype=np.int64)[None]

@@ -13,7 +13,7 @@ import pytest
 
 NATIVE = Path(__file__).parents[2] / "native"
 BUILD = (NATIVE / "CMakeLists.txt").read_text(encoding="utf-8")
-VARIABLES = {name: value for name, value in re.findall(r"set\((\w+) (-m[^)]*)\)", BUILD)}
+VARIABLES = dict(re.findall(r"set\((\w+) (-m[^)]*)\)", BUILD))
 FLAGS = {
     name: re.findall(r"(?<!\S)-m[\w=.+-]+", re.sub(r"\$\{(\w+)\}", lambda match: VARIABLES.get(match[1], ""), flags))
     for name, flags in re.findall(r"^\s*tribar_add_level\((\w+)\s*([^)]*)\)", BUILD, flags=re.M)
