@@ -1,4 +1,4 @@
-"""How far one implementation's logits lie from a reference's. Needs numpy alone, so that a rival's Python can run it."""
+"""How far one implementation's logits lie from a reference's. Needs numpy alone, so a rival's Python can run it."""
 
 import math
 from collections.abc import Iterator

@@ -1,9 +1,10 @@
 """The pace of the native runner: decode and prefill, alone and with the engine's loop, beside what the machine allows.
 
-Measured as rivals are: one process and one pool of blocks for all cases, equal prompts of random ids, then decode steps
-of the whole batch; medians of steps and of three prefills. "alone" calls the runner, "engine" goes through scheduler and
-KV cache as well. Shares are of two roofs, measured first with all cores: packed weights and KV of a decode step over the
-bandwidth of memory, products with weights of a prefill over the rate of integer products (neither head nor attention).
+Measured as rivals are: one process and one pool of blocks for all cases, equal prompts of random ids, then decode
+steps of the whole batch; medians of steps and of three prefills. "alone" calls the runner, "engine" goes through
+scheduler and KV cache as well. Shares are of two roofs, measured first with all cores: packed weights and KV of a
+decode step over the bandwidth of memory, products with weights of a prefill (neither head nor attention) over the rate
+of integer products.
 
     python -m benchmarks pace [--prompt 128] [--decode 64] [--batches 1,2,4,8,16,32] [--contexts 4096] [--threads 2]
 """

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from time import perf_counter
@@ -67,7 +68,7 @@ def demand_of(runner: NativeRunner, path: Path) -> Demand:
 
 def _read_bandwidth(n_threads: int, n_bytes: int = 1 << 30) -> float:
     parts = np.array_split(np.ones(n_bytes // 8), n_threads)
-    return n_bytes / _best_seconds([lambda part=part: np.max(part) for part in parts])
+    return n_bytes / _best_seconds([partial(np.max, part) for part in parts])
 
 
 def _product_rate(n_threads: int, n_rounds: int = 10_000_000) -> float:

@@ -13,8 +13,8 @@ from tribar.runtime.formats.gguf_quants import BLOCK_TYPES
 from tribar.runtime.native._native.running import Runner
 
 WEIGHTS = {"auto": 0, "int4": 1, "int8": 2, "bf16": 3, "f32": 4}
-"""``--weights`` by the number of its packing rule (native/src/pack.h). ``int8`` is the careful choice: activations of 15
-bits, where ``auto`` and ``int4`` take 8."""
+"""``--weights`` by the number of its packing rule (native/src/pack.h). ``int8`` is the careful choice: activations of
+15 bits, where ``auto`` and ``int4`` take 8."""
 
 KV_TYPES = {"auto": 0, "bf16": 0, "f32": 1, "int8": 2}
 """``--kv-cache-dtype`` by its number in native/src/kv.h."""
