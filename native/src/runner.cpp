@@ -84,6 +84,11 @@ void Runner::start(KvType type, int n_blocks) {
     row.ids.reserve(max_model_len_ + 1);
     row.blocks.reserve(max_model_len_ / kBlock + 2);
   }
+  outcome_.tokens.reserve(rows_.size());
+  outcome_.statuses.reserve(rows_.size());
+  segments_.reserve(rows_.size());
+  wanted_.reserve(rows_.size());
+  reads_.reserve(rows_.size());
 }
 
 Runner::Row& Runner::used(int row) {
@@ -120,6 +125,24 @@ void Runner::append(int row, const int32_t* blocks, int n_blocks) {
   table.insert(table.end(), blocks, blocks + n_blocks);
 }
 
+void StepOutcome::clear(size_t n_work) {
+  tokens.assign(n_work, -1);
+  statuses.assign(n_work, 0);
+  token_scores.clear();
+  prompt_scores.clear();
+  top_ids.clear();
+  top_logprobs.clear();
+  hidden_works.clear();
+  hidden.clear();
+}
+
+Scored StepOutcome::scored(int work, int32_t id, int n_top) {
+  const size_t first = top_ids.size();
+  top_ids.resize(first + n_top);
+  top_logprobs.resize(first + n_top);
+  return {work, id, 0, first, n_top};
+}
+
 // Lists the positions whose logits are needed: all scored prompt positions, and the last one of a row that draws.
 void Runner::plan_reads(const std::vector<WorkItem>& work) {
   wanted_.clear();
@@ -132,18 +155,20 @@ void Runner::plan_reads(const std::vector<WorkItem>& work) {
       for (int token = 0; token < n_scored; ++token) {
         wanted_.push_back({i, token});
         reads_.push_back({i, static_cast<int>(outcome_.prompt_scores.size())});
-        outcome_.prompt_scores.push_back({i, row.ids[item.position + token + 1], 0, {}, {}});
+        const int n_top = std::min(row.wants.n_prompt_logprobs, model.vocab);
+        outcome_.prompt_scores.push_back(outcome_.scored(i, row.ids[item.position + token + 1], n_top));
       }
     }
     if (!item.samples) continue;
     Read read{i};
     if (row.wants.n_logprobs >= 0) {
       read.token_score = static_cast<int>(outcome_.token_scores.size());
-      outcome_.token_scores.push_back({i, 0, 0, {}, {}});
+      outcome_.token_scores.push_back(outcome_.scored(i, 0, std::min(row.wants.n_logprobs, model.vocab)));
     }
     if (row.wants.hidden) {
-      read.hidden = static_cast<int>(outcome_.hidden.size());
-      outcome_.hidden.emplace_back(i, std::vector<float>(model.hidden));
+      read.hidden = static_cast<int>(outcome_.hidden_works.size());
+      outcome_.hidden_works.push_back(i);
+      outcome_.hidden.resize(outcome_.hidden_works.size() * model.hidden);
     }
     wanted_.push_back({i, item.n_tokens - 1});
     reads_.push_back(read);
@@ -151,11 +176,7 @@ void Runner::plan_reads(const std::vector<WorkItem>& work) {
 }
 
 const StepOutcome& Runner::step(const std::vector<WorkItem>& work) {
-  outcome_.tokens.assign(work.size(), -1);
-  outcome_.statuses.assign(work.size(), 0);
-  outcome_.token_scores.clear();
-  outcome_.prompt_scores.clear();
-  outcome_.hidden.clear();
+  outcome_.clear(work.size());
   segments_.clear();
   for (const WorkItem& item : work) {
     const Row& row = used(item.row);
@@ -206,9 +227,7 @@ void Runner::take(const std::vector<WorkItem>& work, const Read& read, const flo
   const Row& row = rows_[item.row];
   SampleStatus status = SampleStatus::Ok;
   if (read.prompt_score >= 0) {
-    Scored& scored = outcome_.prompt_scores[read.prompt_score];
-    scored.top_ids.resize(std::min(row.wants.n_prompt_logprobs, model.vocab));
-    score(scored, logits, thread, status);
+    score(outcome_.prompt_scores[read.prompt_score], logits, thread, status);
   } else {
     const SamplerRow sampler{&row.spec, row.counts.get(), static_cast<int>(row.ids.size()) - row.n_prompt, item.mask,
                              item.n_mask_words};
@@ -218,10 +237,10 @@ void Runner::take(const std::vector<WorkItem>& work, const Read& read, const flo
     if (read.token_score >= 0 && status == SampleStatus::Ok) {
       Scored& scored = outcome_.token_scores[read.token_score];
       scored.id = sampled.id;
-      scored.top_ids.resize(std::min(row.wants.n_logprobs, model.vocab));
       score(scored, logits, thread, status);
     }
-    if (read.hidden >= 0) std::copy(hidden, hidden + model.hidden, outcome_.hidden[read.hidden].second.begin());
+    if (read.hidden >= 0)
+      std::copy(hidden, hidden + model.hidden, outcome_.hidden.begin() + static_cast<size_t>(read.hidden) * model.hidden);
   }
   // Several positions of one row may fail at once, on several threads; any of them will do.
   if (status != SampleStatus::Ok)
@@ -229,10 +248,8 @@ void Runner::take(const std::vector<WorkItem>& work, const Read& read, const flo
 }
 
 void Runner::score(Scored& scored, const float* logits, int thread, SampleStatus& status) {
-  const int k = static_cast<int>(scored.top_ids.size());
-  scored.top_logprobs.resize(k);
-  status = token_logprobs(kernels_, logits, model.vocab, scored.id, k, scratch_[thread], &scored.logprob,
-                          scored.top_ids.data(), scored.top_logprobs.data());
+  status = token_logprobs(kernels_, logits, model.vocab, scored.id, scored.n_top, scratch_[thread], &scored.logprob,
+                          outcome_.top_ids.data() + scored.first_top, outcome_.top_logprobs.data() + scored.first_top);
 }
 
 }  // namespace tribar

@@ -54,17 +54,24 @@ struct Scored {
   int work = 0;  // entry of the step's work
   int32_t id = 0;
   double logprob = 0;
-  std::vector<int32_t> top_ids;
-  std::vector<double> top_logprobs;
+  size_t first_top = 0;  // of the outcome's top_ids and top_logprobs
+  int n_top = 0;
 };
 
-// The outcome of one step, in the order of its work. Valid until the next step.
+// The outcome of one step, in the order of its work. Valid until the next step, which reuses its memory: a step
+// allocates only where it has more to tell than any before it, and nothing for tokens alone.
 struct StepOutcome {
-  std::vector<int32_t> tokens;             // -1: the row drew none
-  std::vector<int> statuses;               // SampleStatus
-  std::vector<Scored> token_scores;        // of rows that want log-probabilities
-  std::vector<Scored> prompt_scores;       // in prompt order within a row
-  std::vector<std::pair<int, std::vector<float>>> hidden;  // work, normed last hidden state
+  std::vector<int32_t> tokens;        // -1: the row drew none
+  std::vector<int> statuses;          // SampleStatus
+  std::vector<Scored> token_scores;   // of rows that want log-probabilities
+  std::vector<Scored> prompt_scores;  // in prompt order within a row
+  std::vector<int32_t> top_ids;       // of all scores
+  std::vector<double> top_logprobs;
+  std::vector<int> hidden_works;      // entries of the work whose normed last hidden states are
+  std::vector<float> hidden;          // [hidden_works][hidden]
+
+  void clear(size_t n_work);
+  Scored scored(int work, int32_t id, int n_top);  // room for n_top ids
 };
 
 struct WorkItem {
@@ -112,7 +119,7 @@ class Runner {
     int work = 0;
     int prompt_score = -1;  // index into the outcome's prompt_scores, or -1: the row draws
     int token_score = -1;   // likewise
-    int hidden = -1;
+    int hidden = -1;        // index into hidden_works
   };
 
   Row& used(int row);

@@ -131,8 +131,10 @@ void add_row(Runner& runner, int row, const Vector<int32_t>& ids, int n_prompt, 
   runner.add(row, ids.data(), static_cast<int>(ids.size()), n_prompt, spec, {n_logprobs, n_prompt_logprobs, hidden});
 }
 
-ScoredTuple tuple_of(const Scored& scored) {
-  return {scored.work, scored.id, scored.logprob, scored.top_ids, scored.top_logprobs};
+ScoredTuple tuple_of(const StepOutcome& outcome, const Scored& scored) {
+  const int32_t* ids = outcome.top_ids.data() + scored.first_top;
+  const double* logprobs = outcome.top_logprobs.data() + scored.first_top;
+  return {scored.work, scored.id, scored.logprob, {ids, ids + scored.n_top}, {logprobs, logprobs + scored.n_top}};
 }
 
 using Masks = std::vector<std::optional<Vector<uint32_t>>>;
@@ -156,10 +158,13 @@ nb::tuple step(Runner& runner, const Vector<int32_t>& rows, const Vector<int32_t
     outcome = &runner.step(work);
   }
   nb::list token_scores, prompt_scores, hidden;
-  for (const Scored& scored : outcome->token_scores) token_scores.append(nb::cast(tuple_of(scored)));
-  for (const Scored& scored : outcome->prompt_scores) prompt_scores.append(nb::cast(tuple_of(scored)));
-  for (const auto& [index, values] : outcome->hidden)
-    hidden.append(nb::make_tuple(index, nb::bytes(reinterpret_cast<const char*>(values.data()), values.size() * 4)));
+  for (const Scored& scored : outcome->token_scores) token_scores.append(nb::cast(tuple_of(*outcome, scored)));
+  for (const Scored& scored : outcome->prompt_scores) prompt_scores.append(nb::cast(tuple_of(*outcome, scored)));
+  const size_t n_hidden = runner.model.hidden;
+  for (size_t i = 0; i < outcome->hidden_works.size(); ++i) {
+    const float* values = outcome->hidden.data() + i * n_hidden;
+    hidden.append(nb::make_tuple(outcome->hidden_works[i], nb::bytes(values, n_hidden * sizeof(float))));
+  }
   return nb::make_tuple(outcome->tokens, outcome->statuses, token_scores, prompt_scores, hidden);
 }
 

@@ -122,6 +122,16 @@ class NativeRunner:
         self._require().logits(ids, out)
         return out
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of all matrices in memory: what a decode step reads where the head is tied."""
+        return self._require().packed_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a KV block, over all layers."""
+        return self._require().block_bytes
+
     def copy_blocks(self, source: Int32s, target: Int32s) -> None:
         """See the contract."""
         self.import_blocks(target, self.export_blocks(source))
