@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tribar.core.errors import InvalidRequest, TooLarge
+from tribar.core.errors import Internal, InvalidRequest, TooLarge
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.engine.grammar.vocabulary import Vocabulary
 
@@ -66,8 +66,10 @@ def fault_of(matcher: "LLMatcher") -> str:
     """Why ``matcher`` cannot go on; empty if it can. Without the source that llguidance quotes behind its reason."""
     if not matcher.is_error() and matcher.stop_reason() not in _FAULTY:
         return ""
-    reason = matcher.get_error().replace("<non-verbose/>", "")
-    return _QUOTE.split(reason)[0].strip()[:_MAX_REASON_CHARS] or f"the grammar failed: {matcher.stop_reason()}"
+    reason = _QUOTE.split(matcher.get_error().replace("<non-verbose/>", ""))[0].strip()
+    if reason in {"", "NoExtensionBias"}:  # what is left of an internal error when nothing can be generated
+        return "no text matches it"
+    return reason[:_MAX_REASON_CHARS]
 
 
 class _Table:
@@ -80,7 +82,7 @@ class _Table:
         self.special_token_ids = sorted(vocabulary.special_ids | vocabulary.end_ids)
 
     def __call__(self, _text: bytes) -> list[int]:
-        raise TypeError("the engine has no tokenizer")
+        raise Internal("the engine has no tokenizer")
 
 
 def _limits() -> "LLParserLimits":
@@ -90,7 +92,7 @@ def _limits() -> "LLParserLimits":
     return LLParserLimits(
         initial_lexer_fuel=500_000,
         step_lexer_fuel=100_000,
-        step_max_items=20_000,
+        step_max_items=10_000,
         max_lexer_states=25_000,
         max_grammar_size=200_000,
         verbose_errors=False,
@@ -116,9 +118,7 @@ def _schema(source: str) -> str:
     try:
         schema: Any = msgspec.json.decode(source)
         if isinstance(schema, dict):
-            bounded = {"whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{1,{MAX_WHITESPACE}}}"}
-            own = schema.get("x-guidance", {})
-            schema = schema | {"x-guidance": bounded | own if isinstance(own, dict) else own}
+            schema.setdefault("x-guidance", {"whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{1,{MAX_WHITESPACE}}}"})
         return msgspec.json.encode(schema).decode()
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"the schema is not valid JSON: {error}") from error
