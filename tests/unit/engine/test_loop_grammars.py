@@ -12,6 +12,7 @@ from tests.unit.engine.engine_rig import END, LIMITS, ManualClock, endless, intr
 from tribar.core.requests import AbortReason, FinishReason
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.engine.grammar import compiler
+from tribar.engine.grammar.guidance import compile_grammar
 from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.runtime.fake.script import logits_script
 from tribar.wire.messages import Abort, Aborted, Drain, Failed, Finished
@@ -24,7 +25,7 @@ class Gate:
     """Holds the compiling of sources that begin with "slow" until opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._compile = compiler.compile_grammar
+        self._compile = compile_grammar
         self.entered, self.open = threading.Event(), threading.Event()
         monkeypatch.setattr(compiler, "compile_grammar", self)
 

@@ -12,6 +12,7 @@ from tribar.core.sampling.params import SamplingParams
 from tribar.engine.grammar import compiler as room
 from tribar.engine.grammar.base import Constraint
 from tribar.engine.grammar.compiler import MAX_JOBS, GrammarCompiler
+from tribar.engine.grammar.guidance import compile_grammar
 from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.wire.messages import Submit
 
@@ -48,7 +49,7 @@ class Gate:
     """Stands for ``compile_grammar`` and holds the worker until opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._compile = room.compile_grammar
+        self._compile = compile_grammar
         self.entered, self.open = threading.Semaphore(0), threading.Event()
         self.sources: list[str] = []
         monkeypatch.setattr(room, "compile_grammar", self)
