@@ -40,7 +40,7 @@ def client(server: Server) -> openai.OpenAI:
 
 
 def choice(client: openai.OpenAI, **fields: Any) -> Any:
-    known = {"max_tokens": 200, "temperature": 1.0, "seed": 5, "messages": ASK} | fields
+    known: dict[str, Any] = {"max_tokens": 200, "temperature": 1.0, "seed": 5, "messages": ASK} | fields
     return client.chat.completions.create(model=MODEL, **known).choices[0]
 
 
