@@ -15,6 +15,7 @@ NAMES = (
     "http_latency",
     "serving",
     "pace",
+    "grammar",
     "accuracy",
 )
 

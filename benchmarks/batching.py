@@ -15,6 +15,7 @@ from benchmarks.drive import Run, StepCost, drive, submit
 from benchmarks.model import engine, prompt
 from tribar.core.ids import Row
 from tribar.engine.config import Batching, SchedulerConfig
+from tribar.engine.grammar.base import Mask
 from tribar.engine.scheduler import Scheduler
 from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult, Ticket
 from tribar.wire.messages import Submit
@@ -88,7 +89,7 @@ class Tokens:
         self._plan = plan
         return Ticket(plan.step)
 
-    def sample(self, ticket: Ticket) -> None:
+    def sample(self, ticket: Ticket, masks: dict[Row, Mask] | None = None) -> None:
         """Nothing to compute."""
 
     def collect(self, ticket: Ticket) -> StepResult:

@@ -1,14 +1,15 @@
 """Drives a scheduler and a runner directly, step by step: no processes, no text. What most benchmarks stand on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
 import numpy as np
 
-from tribar.core.ids import Uid
+from tribar.core.ids import Row, Uid
 from tribar.core.sampling.params import SamplingParams
+from tribar.engine.grammar.base import Constraint, Mask
 from tribar.engine.scheduler import Scheduler
 from tribar.runtime.runner import StepPlan, StepResult, Ticket
 from tribar.wire.messages import Finished, Submit
@@ -21,7 +22,7 @@ class Stepper(Protocol):
         """See ``Runner``."""
         ...
 
-    def sample(self, ticket: Ticket) -> None:
+    def sample(self, ticket: Ticket, masks: dict[Row, Mask] | None = None) -> None:
         """See ``Runner``."""
         ...
 
@@ -87,7 +88,13 @@ def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes =
     )
 
 
-def drive(scheduler: Scheduler, runner: Stepper, submits: Sequence[Submit], cost: StepCost | None = None) -> Run:
+def drive(
+    scheduler: Scheduler,
+    runner: Stepper,
+    submits: Sequence[Submit],
+    cost: StepCost | None = None,
+    constraints: Mapping[Uid, Constraint] | None = None,
+) -> Run:
     """Run ``submits`` (all there at the start) to the end. With ``cost`` the clock is virtual.
 
     A runner goes with one scheduler for life: the scheduler tells of rows that ended with its next plan.
@@ -100,7 +107,7 @@ def drive(scheduler: Scheduler, runner: Stepper, submits: Sequence[Submit], cost
         return virtual_s if cost else perf_counter() - start
 
     for item in submits:
-        scheduler.add(item, now())
+        scheduler.add(item, now(), (constraints or {}).get(item.uid))
     last = perf_counter()
     while not scheduler.is_idle:
         plan = scheduler.plan(now())
@@ -109,7 +116,7 @@ def drive(scheduler: Scheduler, runner: Stepper, submits: Sequence[Submit], cost
             continue
         before = perf_counter()
         ticket = runner.launch(plan)
-        runner.sample(ticket)
+        runner.sample(ticket, scheduler.masks())
         result = runner.collect(ticket)
         runner_s = perf_counter() - before
         run.runner_s += runner_s

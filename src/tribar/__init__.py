@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tribar.app.llm import LLM, Generation
+    from tribar.core.requests import Grammar, GrammarKind
     from tribar.core.sampling.params import SamplingParams
 
 __version__ = "0.1.0"
 
-__all__ = ["LLM", "Generation", "SamplingParams", "__version__"]
+__all__ = ["LLM", "Generation", "Grammar", "GrammarKind", "SamplingParams", "__version__"]
 
 _HOMES = {
     "LLM": "tribar.app.llm",
     "Generation": "tribar.app.llm",
+    "Grammar": "tribar.core.requests",
+    "GrammarKind": "tribar.core.requests",
     "SamplingParams": "tribar.core.sampling.params",
 }
 

@@ -9,6 +9,7 @@ from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs, Wants
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.grammar.base import Constraint
 from tribar.engine.scheduler import Scheduler
 from tribar.runtime.runner import Runner, StepPlan, StepResult, Ticket
 from tribar.wire.messages import Finished, Output, Submit, Terminal
@@ -63,11 +64,12 @@ class ServedScheduler:
         stop_ids: tuple[int, ...] = (),
         wants: Wants = NOTHING,
         priority: int = 0,
+        constraint: Constraint | None = None,
     ) -> Request:
         uid = Uid(1, len(self.requests))
         ids = np.array(prompt, dtype="<i4").tobytes()
         submit = Submit(uid, ids, sampling, max_tokens, stop_ids=stop_ids, wants=wants, priority=priority)
-        self.scheduler.add(submit, self.now_s)
+        self.scheduler.add(submit, self.now_s, constraint)
         request = self.requests[uid] = Request(submit)
         return request
 
@@ -80,7 +82,7 @@ class ServedScheduler:
         self.now_s += STEP_S
         while len(self._in_flight) < self.info.depth and (plan := self.scheduler.plan(self.now_s)) is not None:
             ticket = self.runner.launch(plan)
-            self.runner.sample(ticket)
+            self.runner.sample(ticket, self.scheduler.masks())
             self.plans.append(plan)
             self._in_flight.append((plan, ticket))
         result = None

@@ -13,6 +13,8 @@ from tribar.app.launch import RESERVED_FILES
 from tribar.app.settings import options
 from tribar.core.errors import ERRORS_BY_NAME
 from tribar.engine.connection import MAX_OPEN
+from tribar.engine.grammar.compiler import MAX_JOBS
+from tribar.engine.grammar.guidance import MAX_SOURCE_BYTES
 from tribar.engine.prompt_encoder import MAX_PENDING
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.json_body import MAX_NODES, MAX_VALUES
@@ -24,6 +26,7 @@ from tribar.gateway.openai.fields import (
     MESSAGE_FIELDS,
     PART_FIELDS,
     STREAM_FIELDS,
+    STRUCTURED_FIELDS,
     Neutral,
 )
 from tribar.gateway.openai.shared_fields import MAX_LOGIT_BIAS, MAX_N, MAX_STOP_CHARS, MAX_STOPS
@@ -68,6 +71,7 @@ def neutral_field_rows() -> Sequence[Row]:
         "chat": CHAT_FIELDS,
         "completions": COMPLETION_FIELDS,
         "`stream_options`": STREAM_FIELDS,
+        "`structured_outputs`": STRUCTURED_FIELDS,
         "`messages[]`": MESSAGE_FIELDS,
         "`content[]`": PART_FIELDS,
     }
@@ -170,6 +174,8 @@ def limit_rows() -> Sequence[Row]:
         ("`--max-model-len`", "400 `context_length_exceeded`"),
         ("`--max-waiting`", "503"),
         (f"{MAX_PENDING} prompts", "503"),
+        (f"{MAX_SOURCE_BYTES >> 10} KiB", "413"),
+        (f"{MAX_JOBS}", "503"),
         (f"{MAX_OPEN}", "503"),
         (f"{gateway.stall_timeout_s:g} s", "aborted"),
         (f"{connection.head_s:g} s", "408"),

@@ -1,5 +1,6 @@
 """``tribar.LLM`` over scripted models: the offline batch is the server's engine and client (law 5)."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -132,3 +133,16 @@ def test_importing_tribar_loads_nothing_heavy() -> None:
     assert result.stdout == "[]\n"
     with pytest.raises(AttributeError, match="nothing"):
         tribar.nothing  # noqa: B018
+
+
+def test_an_answer_follows_a_grammar(llm: tribar.LLM) -> None:
+    """The scripted model would echo its prompt."""
+    grammar = tribar.Grammar(tribar.GrammarKind.REGEX, "[0-9]{3}")
+    (answer,) = llm.generate("hello", grammar=grammar)
+    assert re.fullmatch("[0-9]{3}", answer.text)
+    assert answer.finish_reason is FinishReason.STOP
+    with pytest.raises(InvalidRequest, match="look-around") as caught:
+        llm.generate("hello", grammar=tribar.Grammar(tribar.GrammarKind.REGEX, "(?=a)a"))
+    assert caught.value.param == "grammar"
+    with pytest.raises(InvalidRequest, match="must be a Grammar"):
+        llm.generate("hello", grammar="[0-9]")

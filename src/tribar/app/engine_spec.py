@@ -4,11 +4,13 @@ import time
 
 from tribar.app.model import OpenedModel
 from tribar.app.resolve import ResolvedConfig
+from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.engine.spec import EngineSpec
 
 
 def engine_spec(resolved: ResolvedConfig, opened: OpenedModel, *, grace_s: float) -> EngineSpec:
     """The spec of the engine that runs ``opened`` as ``resolved``, draining for ``grace_s`` when it is stopped."""
+    tokenizer = opened.text.tokenizer
     return EngineSpec(
         name=resolved.name,
         runner=resolved.runner,
@@ -18,4 +20,5 @@ def engine_spec(resolved: ResolvedConfig, opened: OpenedModel, *, grace_s: float
         has_chat_template=opened.has_chat_template,
         created_s=int(time.time()),
         grace_s=grace_s,
+        vocabulary=Vocabulary(tuple(tokenizer.token_bytes), tokenizer.special_ids, frozenset(opened.text.end_ids)),
     )

@@ -59,7 +59,7 @@ class LLM:
 
     Every method that generates takes ``sampling_params`` (default: what ``SamplingParams()`` says) and, as keywords,
     the further fields of ``GenerateRequest``: ``max_tokens`` (default: the room that is left), ``stop``,
-    ``stop_token_ids``, ``ignore_eos``, ``wants``, ...
+    ``stop_token_ids``, ``ignore_eos``, ``grammar``, ``wants``, ...
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, **options: object) -> None:

@@ -13,6 +13,7 @@ from tribar.app.model import OpenedModel
 from tribar.app.resolve import ResolvedConfig
 from tribar.core.errors import Internal, Unavailable
 from tribar.engine.client import EngineClient
+from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.loop import EngineLoop
 from tribar.engine.scheduler import Scheduler
 from tribar.runtime.runners import create_runner
@@ -29,12 +30,12 @@ class LocalEngine:
 
     def __init__(self, opened: OpenedModel, resolved: ResolvedConfig) -> None:
         spec = engine_spec(resolved, opened, grace_s=0.0)
+        endpoint = InProcessEndpoint()
+        grammars = GrammarCompiler(spec.vocabulary, endpoint.wake)
         self._runner = create_runner(spec.runner, spec.runner_config)
         info = self._runner.load()
-        endpoint = InProcessEndpoint()
-        self._engine = EngineLoop(
-            endpoint, Scheduler(spec.scheduler, info), self._runner, spec.card(info), depth=info.depth
-        )
+        scheduler = Scheduler(spec.scheduler, info)
+        self._engine = EngineLoop(endpoint, scheduler, self._runner, spec.card(info), grammars, depth=info.depth)
         self.client = EngineClient(endpoint.connect, opened.text)
         self._loop = asyncio.new_event_loop()
         self._threads = [

@@ -51,11 +51,13 @@ class GrammarKind(StrEnum):
 class Grammar:
     """What the whole output has to match: a JSON schema (as JSON), a regular expression, or a Lark grammar.
 
-    The Lark dialect is llguidance's; a GBNF grammar is translated before it gets here.
+    The Lark dialect is llguidance's; a GBNF grammar is translated before it gets here. ``param`` is the request field
+    that it came from, for messages.
     """
 
     kind: GrammarKind
     source: str
+    param: str = "grammar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

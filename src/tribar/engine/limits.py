@@ -65,8 +65,8 @@ class Limits:
 
     def _check_capabilities(self, submit: Submit) -> None:
         """A runner that met one of these would fail its whole step, or the wish would be forgotten on the way."""
-        if submit.grammar:
-            raise Unsupported("this engine does not follow grammars", param="grammar")
+        if submit.grammar and "masks" not in self.capabilities:
+            raise Unsupported("this model's runner cannot follow grammars: leave it out", param="grammar")
         if submit.wants.hidden:
             raise Unsupported("hidden states do not leave the engine", param="hidden")
         wishes = {

@@ -17,6 +17,7 @@ import msgspec
 from tribar.core.errors import Internal, TribarError
 from tribar.core.ports import Clock
 from tribar.core.requests import AbortReason, ModelCard
+from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.sessions import Sessions
 from tribar.runtime.runner import Runner, StepPlan, Ticket
@@ -29,7 +30,8 @@ _log = logging.getLogger(__name__)
 class EngineLoop:
     """Serves the clients of ``endpoint`` with one loaded runner. ``run`` in the engine's thread, ``stop`` anywhere.
 
-    ``depth`` is how many steps may be in flight. The loop owns and closes the endpoint; the runner is the caller's.
+    ``depth`` is how many steps may be in flight. The loop owns and closes ``endpoint`` and ``grammars``; the runner is
+    the caller's.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class EngineLoop:
         scheduler: Scheduler,
         runner: Runner,
         card: ModelCard,
+        grammars: GrammarCompiler,
         *,
         depth: int = 1,
         clock: Clock = time.monotonic,
@@ -46,6 +49,7 @@ class EngineLoop:
         self._endpoint = endpoint
         self._scheduler = scheduler
         self._runner = runner
+        self._grammars = grammars
         self._depth = depth
         self._clock = clock
         self._stats_every_s = stats_every_s
@@ -68,6 +72,7 @@ class EngineLoop:
             self._sessions.fail_all(Internal("the engine failed while it worked on this request", retry_after_s=1.0))
             raise Internal(f"the engine failed: {error}") from error
         finally:
+            self._grammars.close()
             self._endpoint.close()
 
     def stop(self, grace_s: float) -> None:
@@ -93,6 +98,7 @@ class EngineLoop:
         for key, message in messages:
             self._handle(key, message, now_s)
         self._sessions.deliver(self._ended_by_clock(now_s))
+        self._sessions.deliver(self._constrain())
         self._has_worked = self._launch(now_s)
         if self._in_flight:
             self._has_worked = True
@@ -135,7 +141,8 @@ class EngineLoop:
         if not self._sessions.may_open(key, submit.uid):
             return
         try:
-            self._scheduler.add(submit, now_s)
+            constraint = self._grammars.request(submit) if submit.grammar else None
+            self._scheduler.add(submit, now_s, constraint)
         except TribarError as error:
             self._sessions.refuse(key, submit.uid, error)
         else:
@@ -153,13 +160,19 @@ class EngineLoop:
                     outputs += [] if output is None else [output]
         return outputs
 
+    def _constrain(self) -> list[Output]:
+        """Give sequences the grammars that are compiled now; the terminals of those that get none."""
+        waiting = self._scheduler.awaiting_grammars
+        outputs = [self._scheduler.constrain(uid, outcome) for uid, outcome in self._grammars.ready(waiting)]
+        return [output for output in outputs if output is not None]
+
     def _launch(self, now_s: float) -> bool:
         """Fill the pipeline; whether anything was launched."""
         n_before = len(self._in_flight)
         while len(self._in_flight) < self._depth and (plan := self._scheduler.plan(now_s)) is not None:
             started_s = self._clock()
             ticket = self._runner.launch(plan)
-            self._runner.sample(ticket)
+            self._runner.sample(ticket, self._scheduler.masks())  # made while the device computes
             self._runner_s += self._clock() - started_s
             self._in_flight.append((plan, ticket))
         return len(self._in_flight) > n_before

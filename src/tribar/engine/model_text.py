@@ -16,6 +16,11 @@ class TokenTable(Protocol):
         """The raw bytes of each id."""
         ...
 
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Control tokens: no text is made of them."""
+        ...
+
     def detokenizer(self, *, skip_special: bool = True, continues: bool = False) -> Detokenizer:
         """A fresh incremental detokenizer. ``continues``: its text follows other text, so no space is dropped."""
         ...

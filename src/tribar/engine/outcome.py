@@ -1,5 +1,7 @@
 """From what a row gained to what its client is told. Pure translations; the scheduler decides what follows."""
 
+from tribar.core.errors import TribarError
+from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason, FinishReason
 from tribar.core.sampling.params import TokenLogprobs
 from tribar.engine.sequence import Sequence
@@ -41,8 +43,17 @@ def aborted(sequence: Sequence, reason: AbortReason, n_output: int, now_s: float
 
 
 def failed(sequence: Sequence, message: str) -> Output:
-    """The terminal of a sequence whose row alone went wrong."""
+    """The terminal of a sequence whose row alone went wrong. Where its grammar did, that is the reason to tell."""
+    constraint = sequence.constraint
+    if constraint is not None and constraint.error:
+        reason = f"{constraint.param}: {constraint.error}"
+        return Output(sequence.uid, [], terminal=Failed("InvalidRequest", reason, param=constraint.param))
     return Output(sequence.uid, [], terminal=Failed("Internal", message))
+
+
+def refused(uid: Uid, error: TribarError) -> Output:
+    """The terminal of a request that never ran."""
+    return Output(uid, [], terminal=Failed(type(error).__name__, error.message, error.retry_after_s, error.param))
 
 
 def _prompt_logprobs(

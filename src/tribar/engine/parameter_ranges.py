@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.requests import GenerateRequest
+from tribar.core.requests import GenerateRequest, Grammar
 
 _INFINITE = math.inf
 
@@ -41,6 +41,8 @@ def check_parameters(request: GenerateRequest, vocab_size: int) -> None:
         _check_integer(name, getattr(wants, name), vocab_size, is_optional=True)
     if any(not isinstance(stop, str) or not stop for stop in request.stop):
         raise InvalidRequest("stop: a stop string must have at least one character", param="stop")
+    if not isinstance(request.grammar, Grammar | None):
+        raise InvalidRequest(f"grammar is {_shown(request.grammar)}; it must be a Grammar", param="grammar")
     if request.deadline_s is not None:
         _check_real("deadline_s", request.deadline_s, 0.0, _INFINITE)
     _check_ids("logit_bias", (token_id for token_id, _ in sampling.logit_bias), vocab_size)

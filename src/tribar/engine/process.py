@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from tribar.core.errors import Conflict, Internal, InvalidRequest, TribarError
+from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.loop import EngineLoop
 from tribar.engine.parent import die_with_parent
 from tribar.engine.scheduler import Scheduler
@@ -44,13 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _give_up(error.message, EX_CONFIG)
     try:
         spec = read_spec(options.spec)
+        grammars = GrammarCompiler(spec.vocabulary, endpoint.wake)
         runner = create_runner(spec.runner, spec.runner_config)
         info = runner.load()
         scheduler = Scheduler(spec.scheduler, info)
     except TribarError as error:
         endpoint.close()
         return _give_up(error.message, EX_CONFIG)
-    loop = EngineLoop(endpoint, scheduler, runner, spec.card(info), depth=info.depth)
+    loop = EngineLoop(endpoint, scheduler, runner, spec.card(info), grammars, depth=info.depth)
     _stop_on_signals(loop, spec.grace_s)
     try:
         loop.run()

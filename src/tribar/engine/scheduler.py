@@ -14,21 +14,26 @@ Out of KV blocks, the newest running sequence is preempted: its full blocks stay
 
 With k = ``max_tokens_per_step`` > 1 a sampled row gains 1..k tokens and has then computed all but the last of them;
 its block table always covers k - 1 positions more, cut at ``max_model_len``: the table bounds what a runner may draft.
+
+A sequence with a grammar waits outside the queue until that is compiled (``constrain``), and has at most one unknown
+token: the mask of the next one depends on it.
 """
 
 from collections import deque
+from collections.abc import Set
 
-from tribar.core.errors import Conflict, Internal, Overloaded, Unavailable
-from tribar.core.ids import Uid
+from tribar.core.errors import Conflict, Internal, Overloaded, TribarError, Unavailable
+from tribar.core.ids import Row, Uid
 from tribar.core.requests import AbortReason
 from tribar.engine.batching.policies import POLICIES
 from tribar.engine.config import SchedulerConfig
 from tribar.engine.counters import Counters
 from tribar.engine.deadlines import Deadlines
+from tribar.engine.grammar.base import Constraint, Mask
 from tribar.engine.kv.allocators import create_allocator
 from tribar.engine.kv.base import Admission
 from tribar.engine.limits import Limits
-from tribar.engine.outcome import aborted, failed, output_of
+from tribar.engine.outcome import aborted, failed, output_of, refused
 from tribar.engine.residents import Residents
 from tribar.engine.sequence import Sequence, State, from_submit
 from tribar.engine.step import Step
@@ -53,6 +58,7 @@ class Scheduler:
         self._by_uid: dict[Uid, Sequence] = {}
         self._deadlines = Deadlines(self._by_uid)
         self._waiting = WaitingQueue()
+        self._unconstrained: dict[Uid, Sequence] = {}
         self._residents = Residents(info.max_rows, self._kv, self._policy.holds_finished)
         self._in_flight: deque[Step] = deque()
         self._is_draining = False
@@ -64,8 +70,13 @@ class Scheduler:
         """Whether there is nothing to plan, commit or release."""
         return not (self._by_uid or self._residents or self._in_flight)
 
-    def add(self, submit: Submit, now_s: float) -> None:
-        """Queue a request.
+    @property
+    def awaiting_grammars(self) -> Set[Uid]:
+        """The requests that ``constrain`` is to be called for."""
+        return self._unconstrained.keys()
+
+    def add(self, submit: Submit, now_s: float, constraint: Constraint | None = None) -> None:
+        """Queue a request. One with a grammar but no ``constraint`` yet is queued by ``constrain``.
 
         Raises ``InvalidRequest`` or ``Unsupported`` when it can never run, ``Overloaded`` when the queue is full,
         ``Unavailable`` when draining, ``Conflict`` when the uid is in use; then it is forgotten. ``max_tokens`` beyond
@@ -76,14 +87,29 @@ class Scheduler:
         if submit.uid in self._by_uid:
             raise Conflict(f"request {submit.uid} is being served already")
         self.limits.check(submit)
-        if len(self._waiting) >= self.limits.max_waiting:
-            raise Overloaded(f"{len(self._waiting)} requests are waiting already", retry_after_s=RETRY_AFTER_S)
+        if self._n_waiting >= self.limits.max_waiting:
+            raise Overloaded(f"{self._n_waiting} requests are waiting already", retry_after_s=RETRY_AFTER_S)
         self._n_arrived += 1
         sequence = from_submit(submit, self._n_arrived, now_s, self.limits.max_model_len)
+        sequence.constraint = constraint
         self._by_uid[submit.uid] = sequence
-        self._waiting.add(sequence)
+        if submit.grammar and constraint is None:
+            self._unconstrained[submit.uid] = sequence
+        else:
+            self._waiting.add(sequence)
         if submit.deadline_s is not None:
             self._deadlines.add(submit.uid, now_s + submit.deadline_s)
+
+    def constrain(self, uid: Uid, outcome: Constraint | TribarError) -> Output | None:
+        """Queue one of ``awaiting_grammars``, at the place of its arrival; or end it, where its grammar is no good."""
+        sequence = self._unconstrained[uid]
+        if isinstance(outcome, TribarError):
+            self._end(sequence, State.FAILED)
+            return refused(uid, outcome)
+        del self._unconstrained[uid]
+        sequence.constraint = outcome
+        self._waiting.add(sequence)
+        return None
 
     def abort(self, uid: Uid, reason: AbortReason, n_output: int, now_s: float) -> Output | None:
         """End a request from outside; returns its terminal output, or None for a uid that is not being served.
@@ -133,7 +159,7 @@ class Scheduler:
         counters = self._counters
         return Stats(
             n_running=len(self._residents.running),
-            n_waiting=len(self._waiting),
+            n_waiting=self._n_waiting,
             n_blocks=usage.n_blocks,
             n_blocks_used=usage.n_used,
             n_blocks_cached=usage.n_cached,
@@ -163,6 +189,10 @@ class Scheduler:
         self._in_flight.append(step)
         return step.plan(self._residents.rows.drain_drops())
 
+    def masks(self) -> dict[Row, Mask]:
+        """What the rows with a grammar may draw in the step planned last: computed now, valid until its commit."""
+        return self._in_flight[-1].masks()
+
     def commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Output]:
         """Take the result of the oldest step in flight; returns what the clients gained, terminals included.
 
@@ -189,7 +219,7 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise ``AssertionError`` where lists, rows, blocks and counts contradict each other. Slow; for tests."""
-        live = [*self._waiting, *self._residents.running]
+        live = [*self._waiting, *self._unconstrained.values(), *self._residents.running]
         assert sorted(self._by_uid) == sorted(sequence.uid for sequence in live), "a request is lost"
         self._residents.check(step.sequences for step in self._in_flight)
 
@@ -200,6 +230,10 @@ class Scheduler:
         assert self.is_idle, "the scheduler is not idle"
         assert usage.n_used == usage.slots_used == usage.slots_allocated == 0, f"KV is still held: {usage}"
 
+    @property
+    def _n_waiting(self) -> int:
+        return len(self._waiting) + len(self._unconstrained)
+
     def _plan_decodes(self, step: Step) -> bool:
         """Plan the running sequences that lack one token, oldest first. False if KV blocks ran out on the way."""
         lookahead = self.limits.lookahead
@@ -209,7 +243,7 @@ class Scheduler:
             sequence = self._residents.running[i]
             i += 1
             n_total = sequence.n_total
-            if n_total - sequence.n_computed != 1 or n_total >= sequence.max_total:
+            if n_total - sequence.n_computed != 1 or n_total >= sequence.max_total or sequence.awaits_token:
                 continue
             if n_total + lookahead > sequence.n_slots and not self._make_room(sequence, step):
                 is_roomy = False
@@ -324,6 +358,8 @@ class Scheduler:
         del self._by_uid[sequence.uid]
         if sequence.state is State.RUNNING:
             self._residents.finish(sequence)
+        elif sequence.uid in self._unconstrained:
+            del self._unconstrained[sequence.uid]
         else:  # waiting; after a preemption the row may still be leaving by itself
             self._waiting.remove(sequence)
         sequence.state = state

@@ -8,6 +8,7 @@ from enum import IntEnum
 from tribar.core.ids import BlockId, Row, Uid
 from tribar.core.requests import FinishReason, Timing
 from tribar.core.sampling.params import SamplingParams, Wants
+from tribar.engine.grammar.base import Constraint
 from tribar.engine.kv.radix import Node
 from tribar.wire.messages import Submit
 
@@ -37,7 +38,8 @@ class Sequence:
 
     ``max_total`` is where it ends by length. ``order`` sorts sequences: lower priority number first, then arrival.
     ``block_ids`` covers ``n_slots`` positions; ``n_in_flight`` counts launched steps that name the row.
-    ``is_leaving``: the row is given up, blocks and row return when ``n_in_flight`` reaches 0.
+    ``is_leaving``: the row is given up, blocks and row return when ``n_in_flight`` reaches 0. ``constraint`` is where
+    the output stands in the request's grammar; None without a grammar, and until it is compiled.
     """
 
     uid: Uid
@@ -63,6 +65,7 @@ class Sequence:
     is_leaving: bool = False
     finish_reason: FinishReason | None = None
     stop_id: int | None = None
+    constraint: Constraint | None = None
 
     # The KV allocator's part.
     block_ids: list[BlockId] = field(default_factory=list)
@@ -92,6 +95,11 @@ class Sequence:
         return len(self.ids) - self.n_prompt
 
     @property
+    def awaits_token(self) -> bool:
+        """Whether nothing may be planned because the mask of the next token depends on one that is still unknown."""
+        return self.constraint is not None and self.n_total > len(self.ids)
+
+    @property
     def may_match(self) -> bool:
         """Whether cached blocks may stand in for computing: not while log-probabilities of the prompt are owed."""
         return self.wants.prompt_logprobs is None or self.n_scored >= self.n_prompt
@@ -111,12 +119,17 @@ class Sequence:
 
         Returns how many of them the client sees: a stop token is counted as output, but not shown.
         """
-        ids = self.ids
+        ids, constraint = self.ids, self.constraint
         for n_before, token in enumerate(tokens):
             ids.append(token)
             if token in self.stop_ids:
                 self.finish_reason, self.stop_id = FinishReason.STOP, token
                 return n_before
+            if constraint is not None:
+                constraint.accept(token)
+                if constraint.is_over:
+                    self.finish_reason = FinishReason.STOP
+                    return n_before + 1
             if len(ids) >= self.max_total:
                 self.finish_reason = FinishReason.LENGTH
                 return n_before + 1

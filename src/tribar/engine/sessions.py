@@ -5,8 +5,9 @@ import logging
 from tribar.core.errors import TribarError
 from tribar.core.ids import Uid
 from tribar.core.requests import ModelCard
+from tribar.engine.outcome import refused
 from tribar.wire.channel import EngineEndpoint
-from tribar.wire.messages import PROTOCOL_VERSION, Failed, Hello, Output, Ready, Stats, StepOutput
+from tribar.wire.messages import PROTOCOL_VERSION, Hello, Output, Ready, Stats, StepOutput
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Sessions:
 
     def refuse(self, key: int, uid: Uid, error: TribarError) -> None:
         """The terminal of a request that never opened."""
-        self._endpoint.send(key, StepOutput([Output(uid, [], terminal=failed(error))]))
+        self._endpoint.send(key, StepOutput([refused(uid, error)]))
 
     def deliver(self, outputs: list[Output]) -> None:
         """Send outputs, one message per client, and close the requests that ended. Clients that left get nothing."""
@@ -97,9 +98,4 @@ class Sessions:
 
     def fail_all(self, error: TribarError) -> None:
         """The terminal of every open request is ``error``."""
-        self.deliver([Output(uid, [], terminal=failed(error)) for uid in self.open_uids()])
-
-
-def failed(error: TribarError) -> Failed:
-    """An error as it crosses the wire."""
-    return Failed(type(error).__name__, error.message, error.retry_after_s, error.param)
+        self.deliver([refused(uid, error) for uid in self.open_uids()])

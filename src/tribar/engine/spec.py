@@ -8,6 +8,8 @@ import msgspec
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ModelCard
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.grammar.compiler import can_follow_grammars
+from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.engine.limits import Limits
 from tribar.runtime.runner import RunnerInfo
 from tribar.runtime.runners import RunnerConfig
@@ -17,7 +19,7 @@ from tribar.runtime.runners import RunnerConfig
 class EngineSpec:
     """Everything one engine needs, resolved. ``runner`` is a key of ``runtime.runners.RUNNERS``.
 
-    ``grace_s`` is how long open requests may go on after SIGTERM.
+    ``grace_s`` is how long open requests may go on after SIGTERM. Without a ``vocabulary`` it follows no grammars.
     """
 
     name: str
@@ -28,6 +30,7 @@ class EngineSpec:
     has_chat_template: bool = False
     created_s: int = 0
     grace_s: float = 30.0
+    vocabulary: Vocabulary = Vocabulary()
 
     def to_json(self) -> bytes:
         """The document that ``from_json`` reads."""
@@ -47,6 +50,7 @@ class EngineSpec:
         Raises ``InvalidRequest`` where nothing could ever run.
         """
         limits = Limits.of(self.scheduler, info)
+        takes_grammars = "masks" in info.capabilities and can_follow_grammars(self.vocabulary)
         return ModelCard(
             name=self.name,
             architecture=self.architecture,
@@ -57,7 +61,7 @@ class EngineSpec:
             max_num_seqs=limits.max_running,
             created_s=self.created_s,
             has_chat_template=self.has_chat_template,
-            capabilities=info.capabilities,
+            capabilities=info.capabilities | ({"grammars"} if takes_grammars else set()),
         )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tribar.core.ids import BlockId, Row
+from tribar.engine.grammar.base import Mask
 from tribar.engine.sequence import Sequence
 from tribar.runtime.runner import AddRow, Int32s, StepPlan, Work
 
@@ -13,7 +14,18 @@ class Step:
     ``budget`` is how many tokens may still be planned. The lists are parallel, one entry per row that computes.
     """
 
-    __slots__ = ("_add", "_append", "budget", "number", "positions", "rows", "samples", "sequences", "sizes")
+    __slots__ = (
+        "_add",
+        "_append",
+        "_constrained",
+        "budget",
+        "number",
+        "positions",
+        "rows",
+        "samples",
+        "sequences",
+        "sizes",
+    )
 
     def __init__(self, number: int, budget: int) -> None:
         self.number = number
@@ -25,6 +37,7 @@ class Step:
         self.samples: list[bool] = []
         self._add: list[AddRow] = []
         self._append: list[tuple[Row, Int32s]] = []
+        self._constrained: list[Sequence] = []
 
     def add(self, sequence: Sequence) -> None:
         """Give ``sequence`` its row, with the ids known so far and its first blocks."""
@@ -53,6 +66,19 @@ class Step:
         sequence.n_in_flight += 1
         if is_last:
             sequence.n_total += 1
+            if sequence.constraint is not None:
+                self._constrained.append(sequence)
+
+    def masks(self) -> dict[Row, Mask]:
+        """What the rows that draw in this step may draw, where a grammar says so. To be asked before the next plan.
+
+        A finished row that goes on for its batch's sake has nothing to obey any more.
+        """
+        return {
+            sequence.row: sequence.constraint.mask()
+            for sequence in self._constrained
+            if sequence.constraint is not None and not sequence.is_finished
+        }
 
     def plan(self, drop: tuple[Row, ...]) -> StepPlan:
         """The plan for the runner; its arrays are its own."""

@@ -9,6 +9,7 @@ import numpy as np
 from tribar.core.ids import Uid
 from tribar.core.requests import GenerateRequest, Prepared
 from tribar.core.sampling.params import SamplingParams
+from tribar.engine.grammar.wire_form import to_wire
 from tribar.wire.messages import Submit
 
 
@@ -33,6 +34,7 @@ def submission(uid: Uid, prepared: Prepared, end_ids: AbstractSet[int], namespac
         tenant=request.tenant,
         priority=request.priority,
         deadline_s=request.deadline_s,
+        grammar=to_wire(request.grammar),
         trace_id=request.trace_id,
     )
 

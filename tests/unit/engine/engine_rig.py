@@ -16,6 +16,8 @@ from tribar.core.ports import Clock
 from tribar.core.requests import ModelCard
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.grammar.compiler import GrammarCompiler
+from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.engine.loop import EngineLoop
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.spec import EngineSpec
@@ -82,6 +84,9 @@ class Engine:
         await self.joined()
 
 
+BYTES = Vocabulary((*(bytes([i]) for i in range(256)), b"<end>", *[b""] * 43), frozenset({END}), frozenset({END}))
+"""Of the scripted model: a token for each byte, the end, and padding."""
+
 LIMITS = SchedulerConfig(max_num_seqs=8, max_model_len=4096)
 
 
@@ -92,14 +97,17 @@ def make_engine(
     depth: int = 1,
     max_tokens_per_step: int = 1,
     clock: Clock = time.monotonic,
+    vocabulary: Vocabulary = BYTES,
 ) -> Engine:
     config = RunnerConfig(model_path=Path("unused"), n_blocks=1024, max_rows=8, max_model_len=limits.max_model_len)
     runner = FakeRunner(config, vocab_size=300, script=script, depth=depth, max_tokens_per_step=max_tokens_per_step)
     info = runner.load()
     scheduler = Scheduler(limits, info)
     endpoint = CountingEndpoint()
-    card = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=limits).card(info)
-    loop = EngineLoop(endpoint, scheduler, runner, card, depth=depth, clock=clock)
+    spec = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=limits, vocabulary=vocabulary)
+    card = spec.card(info)
+    grammars = GrammarCompiler(vocabulary, endpoint.wake)
+    loop = EngineLoop(endpoint, scheduler, runner, card, grammars, depth=depth, clock=clock)
     return Engine(endpoint, loop, scheduler, runner, card)
 
 

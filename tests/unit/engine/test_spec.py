@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ModelCard
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.engine.spec import EngineSpec
 from tribar.runtime.runner import RunnerInfo
 from tribar.runtime.runners import RunnerConfig
@@ -18,6 +20,7 @@ SPEC = EngineSpec(
     has_chat_template=True,
     created_s=7,
     grace_s=1.5,
+    vocabulary=Vocabulary((b"a", b"\xff", b"", b"<end>"), frozenset({3}), frozenset({3})),
 )
 
 
@@ -64,3 +67,15 @@ def test_the_card_promises_no_more_than_the_pool_holds() -> None:
     """A client would else fill in a ``max_tokens`` that the engine cuts short."""
     info = RunnerInfo(n_blocks=5, block_size=16, max_rows=8, vocab_size=300, max_model_len=512)
     assert SPEC.card(info).max_model_len == 64
+
+
+@pytest.mark.parametrize("capabilities", [set(), {"masks"}])
+@pytest.mark.parametrize("vocabulary", [SPEC.vocabulary, Vocabulary(), Vocabulary((b"a",))])
+def test_grammars_need_a_runner_with_masks_and_a_vocabulary_with_an_end(
+    capabilities: set[str], vocabulary: Vocabulary
+) -> None:
+    info = RunnerInfo(
+        n_blocks=64, block_size=16, max_rows=8, vocab_size=4, max_model_len=512, capabilities=frozenset(capabilities)
+    )
+    card = replace(SPEC, vocabulary=vocabulary).card(info)
+    assert ("grammars" in card.capabilities) == bool(capabilities and vocabulary.end_ids)

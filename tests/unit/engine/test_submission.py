@@ -2,7 +2,7 @@ import numpy as np
 from tests.unit.engine.client_rig import END, request
 
 from tribar.core.ids import Uid
-from tribar.core.requests import GenerateRequest, Prepared
+from tribar.core.requests import GenerateRequest, Grammar, GrammarKind, Prepared
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.engine.submission import submission
 from tribar.wire.messages import Submit
@@ -23,6 +23,7 @@ def test_everything_asked_for_is_in_the_message() -> None:
         deadline_s=1.5,
         trace_id="x",
         sampling=SamplingParams(seed=7),
+        grammar=Grammar(GrammarKind.REGEX, "a:b", "guided_regex"),
     )
     submit = made(asked)
     assert np.frombuffer(submit.ids, "<i4").tolist() == [97, 70_000]
@@ -30,6 +31,7 @@ def test_everything_asked_for_is_in_the_message() -> None:
     assert (submit.tenant, submit.priority, submit.deadline_s, submit.trace_id) == ("t", 2, 1.5, "x")
     assert submit.public_prefix_tokens == 1
     assert submit.sampling == SamplingParams(seed=7)
+    assert submit.grammar == "regex:guided_regex:a:b"
 
 
 def test_end_tokens_stop_unless_they_are_ignored() -> None:

@@ -9,7 +9,8 @@ from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
-from tribar.gateway.openai.shared_fields import Call, Count, SharedFields, checked_max_tokens, make_call, with_fields
+from tribar.gateway.openai.shared_fields import Call, Count, SharedFields, checked_max_tokens, make_call
+from tribar.gateway.openai.structs import with_fields
 
 _RESERVED_KWARGS = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize"}

@@ -8,7 +8,8 @@ from tribar.core.errors import InvalidRequest
 from tribar.core.requests import IdsPrompt, ModelCard, Prompt, TextPrompt
 from tribar.core.sampling.params import Wants
 from tribar.gateway.openai.fields import COMPLETION_FIELDS, refuse_unsupported
-from tribar.gateway.openai.shared_fields import Call, SharedFields, checked_max_tokens, make_call, with_fields
+from tribar.gateway.openai.shared_fields import Call, SharedFields, checked_max_tokens, make_call
+from tribar.gateway.openai.structs import with_fields
 
 
 class CompletionFields(SharedFields, kw_only=True):

@@ -27,21 +27,15 @@ _BOTH: dict[str, Neutral] = {
     "bad_words": ([],),
     "cache_salt": ("",),
     "early_stopping": (False,),
-    "guided_choice": ([],),
-    "guided_grammar": (),
-    "guided_json": (),
-    "guided_regex": (),
     "kv_transfer_params": ({},),
     "length_penalty": (1, 1.0),
     "logits_processors": ([],),
     "mm_processor_kwargs": ({},),
     "prompt_logprobs": (),
     "request_id": (),
-    "response_format": ({"type": "text"},),
     "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),
     "spaces_between_special_tokens": (True,),
-    "structured_outputs": ({},),
     "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
     "vllm_xargs": ({},),
@@ -98,6 +92,14 @@ PART_FIELDS: dict[str, Neutral] = {
 STREAM_FIELDS: dict[str, Neutral] = {
     "continuous_usage_stats": (False,),
     "include_obfuscation": (True, False),
+}
+
+STRUCTURED_FIELDS: dict[str, Neutral] = {
+    "disable_additional_properties": (False,),
+    "disable_any_whitespace": (False,),
+    "disable_fallback": (True, False),
+    "structural_tag": (),
+    "whitespace_pattern": (),
 }
 
 

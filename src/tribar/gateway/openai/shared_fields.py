@@ -6,7 +6,7 @@ type (no booleans, no 1.0 for an integer). ``null`` means absent.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,9 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import GenerateRequest, ModelCard, Prompt
 from tribar.core.sampling.params import SamplingParams, Wants
-from tribar.gateway.openai.fields import STREAM_FIELDS, Neutral, refuse_unsupported
+from tribar.gateway.openai.fields import STREAM_FIELDS, refuse_unsupported
+from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.structured_output import GuidedFields, grammar_of
 
 MAX_N = 16
 MAX_STOPS = 16
@@ -26,17 +28,6 @@ GREEDY_BELOW = 1e-5
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 StopText = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-def with_fields(base: type[S], name: str, fields: Mapping[str, Neutral]) -> type[S]:
-    """``base`` as a struct that also reads ``fields``, each of any JSON type and None when absent."""
-    extra = [(field, Any, None) for field in sorted(fields)]
-    made = msgspec.defstruct(
-        name, extra, bases=(base,), module=base.__module__, forbid_unknown_fields=True, kw_only=True
-    )
-    return cast("type[S]", made)
 
 
 class StreamOptionsFields(msgspec.Struct, kw_only=True):
@@ -51,7 +42,7 @@ else:
     StreamOptions = with_fields(StreamOptionsFields, "StreamOptions", STREAM_FIELDS)
 
 
-class SharedFields(msgspec.Struct, kw_only=True):
+class SharedFields(GuidedFields, kw_only=True):
     """Request fields of both completion endpoints. ``user`` is accepted and has no effect."""
 
     model: Annotated[str, Meta(min_length=1, max_length=256)]
@@ -110,6 +101,7 @@ def make_call(
     if body.min_tokens and max_tokens is not None and body.min_tokens > max_tokens:
         raise InvalidRequest(f"min_tokens {body.min_tokens} exceeds max_tokens {max_tokens}", param="min_tokens")
     sampling = _sampling(body, card)
+    grammar = grammar_of(body)
     stop_ids = tuple(body.stop_token_ids or ())
     if outside := [i for i in stop_ids if i >= card.vocab_size]:
         raise InvalidRequest(f"stop_token_ids: {outside[0]} is outside the vocabulary", param="stop_token_ids")
@@ -127,6 +119,7 @@ def make_call(
             ignore_eos=bool(body.ignore_eos),
             skip_special_tokens=body.skip_special_tokens is not False,
             priority=body.priority or 0,
+            grammar=grammar,
             trace_id=trace_id,
         )
         for prompt in prompts

@@ -16,7 +16,7 @@ from tribar.runtime.fake.script import Script, hash_script
 from tribar.runtime.runner import AddRow, Int32s, RowResult, RunnerInfo, StepPlan, StepResult, Ticket, Work
 from tribar.runtime.runners import RunnerConfig
 
-CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "grammar", "adapters"})
+CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "masks", "adapters"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tribar.runtime.runners import RunnerConfig
 BLOCK_SIZE = 16
 """The kernels' own (native/src/kv.h)."""
 
-CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "grammar"})
+CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "masks"})
 
 Mask = npt.NDArray[np.uint32]
 Score = tuple[int, int, float, list[int], list[float]]

@@ -27,7 +27,7 @@ from tribar.runtime.torch.step import Step
 from tribar.runtime.torch.transfer import upload
 from tribar.runtime.torch.weights import load_weights
 
-CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "grammar"})
+CAPABILITIES = frozenset({"logprobs", "prompt_logprobs", "hidden", "masks"})
 
 _HEAD_ROWS = 128
 """Prompt positions that go through the LM head at once when their log-probabilities are wanted."""
