@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 NATIVE = Path(__file__).parents[2] / "native"
-BUILD = (NATIVE / "CMakeLists.txt").read_text(encoding="utf-8")
+BUILD = (NATIVE / "levels.cmake").read_text(encoding="utf-8")
 VARIABLES = dict(re.findall(r"set\((\w+) (-m[^)]*)\)", BUILD))
 FLAGS = {
     name: re.findall(r"(?<!\S)-m[\w=.+-]+", re.sub(r"\$\{(\w+)\}", lambda match: VARIABLES.get(match[1], ""), flags))
