@@ -34,6 +34,7 @@ from tribar.engine.client import EngineClient
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.gateway.vocabulary import Vocabulary
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics, metrics_text
 from tribar.wire.unix_socket import UnixSocketChannel
 
@@ -93,7 +94,9 @@ class FrontEnd:
         text = self._opened.text
         metrics = EngineMetrics(EngineFamilies(self._registry), self._resolved.name)
         client = EngineClient(functools.partial(UnixSocketChannel.connect, socket_path), text, observer=metrics)
-        served = ServedModel(client, text.tokenizer.token_bytes)
+        tokens = text.tokenizer
+        vocabulary = Vocabulary(tokens.token_bytes, tokens.special_ids, tokens.strips_leading_space)
+        served = ServedModel(client, vocabulary)
         catalog = DrainingCatalog(StaticCatalog({self._resolved.name: served}))
         app = build_app(
             catalog,

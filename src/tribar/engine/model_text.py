@@ -16,6 +16,16 @@ class TokenTable(Protocol):
         """The raw bytes of each id."""
         ...
 
+    @property
+    def special_ids(self) -> AbstractSet[int]:
+        """Ids of control tokens."""
+        ...
+
+    @property
+    def strips_leading_space(self) -> bool:
+        """Whether a text made from ids leaves out a space at its start."""
+        ...
+
     def detokenizer(self, *, skip_special: bool = True, continues: bool = False) -> Detokenizer:
         """A fresh incremental detokenizer. ``continues``: its text follows other text, so no space is dropped."""
         ...

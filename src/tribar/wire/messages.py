@@ -32,9 +32,9 @@ class Ready(msgspec.Struct, tag=2, array_like=True, frozen=True):
 class Submit(msgspec.Struct, tag=3, array_like=True, frozen=True):
     """One request. ``ids`` are little-endian int32. ``stop_ids`` is already the union that applies.
 
-    ``max_tokens`` already fits the context; 0 means that only the prompt is computed. ``namespace`` separates prefix caches: a digest over
-    tenant salt, adapter and model version. The first ``public_prefix_tokens`` tokens use the public namespace.
-    ``deadline_s`` counts from receipt, because clocks of two hosts differ.
+    ``max_tokens`` already fits the context; 0 means that only the prompt is computed. ``namespace`` separates prefix
+    caches: a digest over tenant salt, adapter and model version. The first ``public_prefix_tokens`` tokens use the
+    public namespace. ``deadline_s`` counts from receipt, because clocks of two hosts differ.
     """
 
     uid: Uid

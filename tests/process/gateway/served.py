@@ -15,6 +15,7 @@ from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.middleware import RequestRecord
+from tribar.gateway.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Served:
 def serve(*, config: GatewayConfig | None = None, **fakes: FakeGenerator) -> Iterator[Served]:
     """Serve the named fakes until the block ends."""
     records: list[RequestRecord] = []
-    catalog = StaticCatalog({name: ServedModel(fake, BYTE_TOKENS) for name, fake in fakes.items()})
+    catalog = StaticCatalog({name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()})
     config = config or GatewayConfig(cors_origins=("http://page.test",))
     app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n")
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)

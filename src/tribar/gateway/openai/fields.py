@@ -15,7 +15,6 @@ Neutral = tuple[Any, ...]
 
 _BOTH: dict[str, Neutral] = {
     # OpenAI
-    "metadata": ({},),
     "prompt_cache_key": ("",),
     "prompt_cache_options": ({},),
     "prompt_cache_retention": ("in_memory", "in-memory"),
@@ -36,20 +35,15 @@ _BOTH: dict[str, Neutral] = {
     "logits_processors": ([],),
     "mm_processor_kwargs": ({},),
     "priority": (0,),
-    "prompt_logprobs": (),
     "request_id": (),
     "response_format": ({"type": "text"},),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
     "spaces_between_special_tokens": (True,),
     "structured_outputs": ({},),
-    "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
     "vllm_xargs": ({},),
 }
 
 CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
-    "add_special_tokens": (False,),
     "audio": (),
     "best_of": (1,),
     "chat_template": (),
@@ -69,11 +63,15 @@ CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
 }
 
 COMPLETION_FIELDS: dict[str, Neutral] = _BOTH | {
-    "add_special_tokens": (True,),
     "best_of": (1,),
-    "echo": (False,),
     "prompt_embeds": (),
     "suffix": ("",),
+}
+
+TOKENIZE_FIELDS: dict[str, Neutral] = {
+    "chat_template": (),
+    "mm_processor_kwargs": ({},),
+    "tools": ([],),
 }
 
 MESSAGE_FIELDS: dict[str, Neutral] = {
@@ -97,7 +95,6 @@ PART_FIELDS: dict[str, Neutral] = {
 }
 
 STREAM_FIELDS: dict[str, Neutral] = {
-    "continuous_usage_stats": (False,),
     "include_obfuscation": (True, False),
 }
 
