@@ -12,23 +12,23 @@ from tribar.core.fake_generator import FAKE_CARD
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.json_body import decode
+from tribar.gateway.openai.call import OpenAiCall, Shows
 from tribar.gateway.openai.chat import ChatBody, chat_call
 from tribar.gateway.openai.completions import CompletionBody, completion_call
 from tribar.gateway.openai.fields import CHAT_FIELDS, COMPLETION_FIELDS
-from tribar.gateway.openai.shared_fields import Call
 
 CHAT_DECODER = msgspec.json.Decoder(ChatBody)
 COMPLETION_DECODER = msgspec.json.Decoder(CompletionBody)
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 
 
-def chat(**fields: Any) -> Call:
+def chat(**fields: Any) -> OpenAiCall:
     raw = msgspec.json.encode({"model": "fake", "messages": [USER]} | fields)
     body = decode(raw, CHAT_DECODER, 64)
     return chat_call(body, FAKE_CARD, max_choices=32, trace_id="t")
 
 
-def completion(**fields: Any) -> Call:
+def completion(**fields: Any) -> OpenAiCall:
     raw = msgspec.json.encode({"model": "fake", "prompt": "x"} | fields)
     return completion_call(decode(raw, COMPLETION_DECODER, 64), FAKE_CARD, max_choices=32, trace_id="t")
 
@@ -47,7 +47,7 @@ BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("repetition_penalty", [0, -1, 1e9, True]),
     ("presence_penalty", [-2.01, 2.01, True]),
     ("frequency_penalty", [-2.01, 2.01, "x"]),
-    ("max_tokens", [0, -1, 2**63, 2**31, 65537, 1.0, True, "5"]),
+    ("max_tokens", [-1, 2**63, 2**31, 65537, 1.0, True, "5"]),
     ("n", [0, 17, 10**6, True]),
     ("min_tokens", [-1, 2**63]),
     ("seed", [2**63, -(2**63) - 1, 1.5, True]),
@@ -59,6 +59,12 @@ BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("ignore_eos", [1, "true"]),
     ("model", ["", None, 1, "x" * 257]),
     ("user", [1, "x" * 1025]),
+    ("metadata", [{"a": 1}, {str(i): "" for i in range(17)}, {"k" * 65: ""}, {"k": "v" * 513}, [], "x"]),
+    ("prompt_logprobs", [-1, 21, True, 1.0]),
+    ("truncate_prompt_tokens", [-2, 0, 65536, 2**31, True]),
+    ("add_special_tokens", [1, "true"]),
+    ("return_token_ids", [1]),
+    ("return_tokens_as_token_ids", ["x"]),
 ]
 
 
@@ -98,6 +104,10 @@ SHARED_DEFAULTS = {
     "skip_special_tokens": True,
     "include_stop_str_in_output": False,
     "user": "u",
+    "metadata": {"k" * 64: "v" * 512},
+    "add_special_tokens": True,
+    "return_token_ids": False,
+    "return_tokens_as_token_ids": False,
 }
 
 
@@ -111,7 +121,10 @@ def test_defaults_may_be_spelled_out(make: Any) -> None:
 def test_everything_reaches_the_request(make: Any) -> None:
     call = make(
         stream=True,
-        stream_options={"include_usage": True, "include_obfuscation": False},
+        stream_options={"include_usage": True, "include_obfuscation": False, "continuous_usage_stats": True},
+        return_token_ids=True,
+        return_tokens_as_token_ids=True,
+        truncate_prompt_tokens=5,
         n=2,
         temperature=0.5,
         top_p=0.25,
@@ -130,7 +143,8 @@ def test_everything_reaches_the_request(make: Any) -> None:
         ignore_eos=True,
         skip_special_tokens=False,
     )
-    assert (call.n, call.stream, call.include_usage) == (2, True, True)
+    assert (call.n, call.stream) == (2, True)
+    assert call.shows == Shows(usage=True, continuous_usage=True, token_ids=True, tokens_as_ids=True)
     request = call.requests[0]
     assert request.sampling == SamplingParams(
         temperature=0.5,
@@ -146,7 +160,7 @@ def test_everything_reaches_the_request(make: Any) -> None:
     )
     assert (request.max_tokens, request.stop, request.stop_token_ids) == (9, ("a", "x" * 10_000), (5,))
     assert (request.include_stop_text, request.ignore_eos, request.skip_special_tokens) == (True, True, False)
-    assert (request.model, request.trace_id) == ("fake", "t")
+    assert (request.model, request.trace_id, request.truncate_prompt) == ("fake", "t", 5)
 
 
 @pytest.mark.parametrize("temperature", [0, -0.0, 1e-9, 1e-300, 9e-6])
@@ -340,3 +354,53 @@ def test_chat_needs_a_template() -> None:
     body = decode(msgspec.json.encode({"model": "fake", "messages": [USER]}), CHAT_DECODER, 64)
     with pytest.raises(InvalidRequest, match="no chat template"):
         chat_call(body, replace(FAKE_CARD, has_chat_template=False), max_choices=1, trace_id="")
+
+
+def test_a_prompt_is_scored_where_it_is_echoed_with_logprobs_or_asked_for() -> None:
+    wants = {
+        (): Wants(),
+        ("echo",): Wants(),
+        ("logprobs",): Wants(logprobs=2),
+        ("echo", "logprobs"): Wants(logprobs=2, prompt_logprobs=2),
+        ("echo", "logprobs", "prompt_logprobs"): Wants(logprobs=2, prompt_logprobs=5),
+        ("prompt_logprobs",): Wants(prompt_logprobs=5),
+    }
+    values = {"echo": True, "logprobs": 2, "prompt_logprobs": 5}
+    for names, expected in wants.items():
+        call = completion(**{name: values[name] for name in names})
+        assert call.requests[0].wants == expected
+        assert call.shows.echo == ("echo" in names)
+    assert completion(max_tokens=0).requests[0].max_tokens == 0
+    assert chat(prompt_logprobs=0).requests[0].wants == Wants(prompt_logprobs=0)
+    for make in (chat, completion):
+        with pytest.raises(InvalidRequest, match="cannot be streamed"):
+            make(prompt_logprobs=0, stream=True)
+
+
+def test_a_chat_asks_for_at_least_one_token() -> None:
+    for name in ("max_tokens", "max_completion_tokens"):
+        with pytest.raises(InvalidRequest) as caught:
+            chat(**{name: 0})
+        assert caught.value.param == name
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+def test_truncation_may_keep_what_fits(make: Any) -> None:
+    limit = FAKE_CARD.max_model_len
+    assert make(truncate_prompt_tokens=-1).requests[0].truncate_prompt == limit - 1
+    assert make(truncate_prompt_tokens=-1, max_tokens=100).requests[0].truncate_prompt == limit - 100
+    long = [1] * (limit + 5)
+    assert completion(prompt=long, truncate_prompt_tokens=-1).requests[0].prompt == IdsPrompt(tuple(long))
+
+
+def test_special_tokens_may_be_left_out() -> None:
+    assert completion(add_special_tokens=False).requests[0].prompt == TextPrompt("x", add_special=False)
+    assert not chat_prompt(USER, add_special_tokens=False).add_special
+    assert chat_prompt(USER, add_special_tokens=True) == chat_prompt(USER)
+
+
+@pytest.mark.parametrize("make", [chat, completion])
+def test_running_usage_needs_usage(make: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make(stream=True, stream_options={"continuous_usage_stats": True})
+    assert caught.value.param == "stream_options.continuous_usage_stats"
