@@ -24,6 +24,7 @@ TEXTS = [
     "def add(a, b):\n    return a + b\n",
     "Café, naïve and 🐟 are words",
     "x",
+    "The quick brown fox jumps over the lazy dog. " * 6,
 ]
 
 SHARED: dict[str, Any] = {
@@ -172,7 +173,10 @@ def teacher_forced(reference: Any, ids: list[int]) -> list[float]:
 
 
 def test_echoed_log_likelihoods_equal_the_reference(client: openai.OpenAI, reference: Any) -> None:
-    """As lm-eval asks: ``echo``, ``logprobs`` 1, ``max_tokens`` 0 and 1, prompts as texts and as token ids."""
+    """As lm-eval asks: ``echo``, ``logprobs`` 1, ``max_tokens`` 0 and 1, prompts as texts and as token ids.
+
+    BUG-029: each prompt is in the prefix cache by then, the last one with several blocks, and all of it is scored.
+    """
     worst = 0.0
     for text in TEXTS:
         known = client.completions.create(
@@ -181,7 +185,7 @@ def test_echoed_log_likelihoods_equal_the_reference(client: openai.OpenAI, refer
         ids = known.choices[0].prompt_token_ids
         expected = teacher_forced(reference, ids) if len(ids) > 1 else []
         for prompt in (text, ids):
-            for max_tokens in (1, 0):  # the second could find the first in the prefix cache
+            for max_tokens in (1, 0):
                 asked = PLAIN | {"max_tokens": max_tokens}
                 answer = client.completions.create(**asked, prompt=prompt, echo=True, logprobs=1)
                 logprobs = answer.choices[0].logprobs

@@ -47,7 +47,7 @@ MAX_EARLY_DEATHS = 3
 KILL_MARGIN_S = 5.0
 """How much longer than its grace an engine may take to end before it is killed."""
 
-PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 """Asked every few seconds for ever: worth no line in the log."""
 
 _log = logging.getLogger(__name__)
