@@ -75,6 +75,14 @@ async def test_a_prompt_that_can_never_fit_is_refused(generator: TextGenerator) 
             await generator.prepare(ask(n_tokens, max_tokens))
 
 
+async def test_a_truncated_prompt_is_its_end(generator: TextGenerator) -> None:
+    limit = generator.card().max_model_len
+    ids = (*(1,) * (limit * 10), 2, 3)
+    prepared = await generator.prepare(GenerateRequest(model="m", prompt=IdsPrompt(ids), truncate_prompt=3))
+    assert prepared.n_tokens == 3
+    assert prepared.ids in (None, (1, 2, 3))
+
+
 async def test_finish_comes_once_and_last(generator: TextGenerator) -> None:
     deltas = [delta async for delta in generator.generate(await generator.prepare(ask(2)))]
     assert [delta.finish is not None for delta in deltas] == [False] * (len(deltas) - 1) + [True]

@@ -27,9 +27,12 @@ from tribar.gateway.openai.fields import (
     PART_FIELDS,
     STREAM_FIELDS,
     STRUCTURED_FIELDS,
+    TOKENIZE_FIELDS,
     Neutral,
 )
 from tribar.gateway.openai.shared_fields import MAX_LOGIT_BIAS, MAX_N, MAX_STOP_CHARS, MAX_STOPS
+from tribar.gateway.openai.tokenization import DetokenizeRequest, TokenizeBody, TokenizeFields
+from tribar.gateway.tgi import fields as tgi
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
 Row = tuple[str, ...]
@@ -50,19 +53,28 @@ def setting_rows() -> Sequence[Row]:
 
 def implemented_field_rows() -> Sequence[Row]:
     """Field, endpoints, values."""
-    bodies: dict[str, Any] = {"chat": (ChatBody, ChatFields), "completions": (CompletionBody, CompletionFields)}
-    values: dict[str, dict[str, str]] = {}
+    bodies: dict[str, Any] = {
+        "chat": (ChatBody, ChatFields),
+        "completions": (CompletionBody, CompletionFields),
+        "tokenize": (TokenizeBody, TokenizeFields),
+        "detokenize": (DetokenizeRequest, DetokenizeRequest),
+    }
+    values: dict[str, dict[str, list[str]]] = {}
     for endpoint, (body, fields) in bodies.items():
         schema = _properties(body)
         for name in fields.__struct_fields__:
-            values.setdefault(name, {})[endpoint] = _values(schema[name])
-    rows = []
-    for name, by_endpoint in sorted(values.items()):
-        if len(set(by_endpoint.values())) == 1:
-            rows.append((code(name), ", ".join(by_endpoint), next(iter(by_endpoint.values()))))
-        else:
-            rows += [(code(name), endpoint, described) for endpoint, described in by_endpoint.items()]
-    return rows
+            values.setdefault(name, {}).setdefault(_values(schema[name]), []).append(endpoint)
+    return [
+        (code(name), ", ".join(endpoints), described)
+        for name, by_values in sorted(values.items())
+        for described, endpoints in by_values.items()
+    ]
+
+
+def tgi_parameter_rows() -> Sequence[Row]:
+    """Implemented parameters of text-generation-inference: name, values."""
+    schema = _properties(tgi.Parameters)
+    return [(code(name), _values(schema[name])) for name in sorted(tgi.ParameterFields.__struct_fields__)]
 
 
 def neutral_field_rows() -> Sequence[Row]:
@@ -74,6 +86,10 @@ def neutral_field_rows() -> Sequence[Row]:
         "`structured_outputs`": STRUCTURED_FIELDS,
         "`messages[]`": MESSAGE_FIELDS,
         "`content[]`": PART_FIELDS,
+        "tokenize": TOKENIZE_FIELDS,
+        "generate": tgi.WHOLE_FIELDS,
+        "generate_stream": tgi.STREAM_FIELDS,
+        "`parameters`": tgi.PARAMETER_FIELDS,
     }
     where: dict[tuple[str, str], list[str]] = {}
     for place, fields in places.items():

@@ -55,6 +55,11 @@ def test_request_fields(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", SERVING)
+def test_parameters_of_text_generation_inference(document: str) -> None:
+    check(document, code_tables.tgi_parameter_rows())
+
+
+@pytest.mark.parametrize("document", SERVING)
 def test_metrics(document: str) -> None:
     check(document, [row[:-1] for row in code_tables.metric_rows()])
 

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 
@@ -28,17 +29,44 @@ def answer_to(command: str, url: str) -> str:
     return subprocess.run(["bash", "-ec", here], capture_output=True, text=True, timeout=50, check=True).stdout
 
 
+def the_one(route: str) -> str:
+    """The command of docs/serving.md that asks ``route``."""
+    (command,) = [command for command in CURLS if f"8000{route} " in command]
+    return command
+
+
 def test_a_whole_answer(url: str) -> None:
-    (command,) = [command for command in CURLS if "stream" not in command]
-    answer = json.loads(answer_to(command, url))
+    answer = json.loads(answer_to(the_one("/v1/chat/completions"), url))
     assert answer["choices"][0]["message"]["content"].strip()
 
 
 def test_a_streamed_answer(url: str) -> None:
-    (command,) = [command for command in CURLS if "stream" in command]
-    events = re.findall(r"^data: (.*)$", answer_to(command, url), flags=re.M)
+    events = re.findall(r"^data: (.*)$", answer_to(the_one("/v1/completions"), url), flags=re.M)
     assert events[-1] == "[DONE]"
     assert json.loads(events[-2])["usage"]["completion_tokens"] > 0
+
+
+def test_tokens(url: str) -> None:
+    answer = json.loads(answer_to(the_one("/tokenize"), url))
+    assert answer["count"] == len(answer["tokens"]) == len(answer["token_strs"])
+
+
+def test_a_stream_of_tgi(url: str) -> None:
+    events = re.findall(r"^data:(.*)$", answer_to(the_one("/generate_stream"), url), flags=re.M)
+    assert json.loads(events[-1])["details"]["generated_tokens"] == len(events)
+
+
+def test_a_client_of_tgi(url: str) -> None:
+    (program,) = blocks(DOCUMENT, "python")
+    assert "http://127.0.0.1:8000" in program
+    command = [sys.executable, "-c", program.replace("http://127.0.0.1:8000", url)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
+    whole, streamed = said.split("\n", 1)
+    assert whole == streamed != ""
+
+
+def test_every_command_is_run() -> None:
+    assert len(CURLS) == 4
 
 
 @pytest.mark.parametrize("route", sorted(set(ROUTES)))

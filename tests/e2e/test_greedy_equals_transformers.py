@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from tests.e2e.reference_model import reference_model
 
 from tribar import LLM, SamplingParams
 from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
@@ -45,7 +45,7 @@ def test_greedy_tokens_equal_the_reference(runner: str, capsys: pytest.CaptureFi
     with LLM(str(path), runner=runner, weights="f32", kv_cache_dtype="f32") as llm:
         results = llm.generate(PROMPTS, SamplingParams(temperature=0), max_tokens=N_TOKENS, ignore_eos=True)
         prompts_ids = [llm.encode(prompt) for prompt in PROMPTS]
-    reference = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    reference = reference_model()
     n_close = 0
     for prompt, prompt_ids, result in zip(PROMPTS, prompts_ids, results, strict=True):
         ids = list(result.token_ids)

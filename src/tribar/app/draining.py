@@ -8,6 +8,7 @@ from tribar.core.errors import Unavailable
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import ModelCard
 from tribar.gateway.catalog import GatewayCatalog
+from tribar.gateway.vocabulary import Vocabulary
 
 
 class DrainingCatalog:
@@ -45,9 +46,9 @@ class DrainingCatalog:
             raise Unavailable("the server is shutting down", retry_after_s=self._retry_after_s)
         return self._catalog.get(name)
 
-    def token_bytes(self, name: str) -> Sequence[bytes]:
+    def vocabulary(self, name: str) -> Vocabulary:
         """See ``GatewayCatalog``."""
-        return self._catalog.token_bytes(name)
+        return self._catalog.vocabulary(name)
 
     def is_ready(self) -> bool:
         """See ``ModelCatalog``: never while leaving."""

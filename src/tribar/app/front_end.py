@@ -36,6 +36,7 @@ from tribar.engine.public_prefix import PublicPrefix
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.gateway.vocabulary import Vocabulary
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics, metrics_text
 from tribar.wire.unix_socket import UnixSocketChannel
 
@@ -48,7 +49,7 @@ MAX_EARLY_DEATHS = 3
 KILL_MARGIN_S = 5.0
 """How much longer than its grace an engine may take to end before it is killed."""
 
-PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 """Asked every few seconds for ever: worth no line in the log."""
 
 _log = logging.getLogger(__name__)
@@ -92,8 +93,10 @@ class FrontEnd:
         """
         self._handle_signals()
         socket_path = self._directory / "engine.sock"
+        tokens = self._opened.text.tokenizer
+        vocabulary = Vocabulary(tokens.token_bytes, tokens.special_ids, tokens.strips_leading_space)
         client = self._client(socket_path)
-        served = ServedModel(client, self._opened.text.tokenizer.token_bytes)
+        served = ServedModel(client, vocabulary)
         catalog = DrainingCatalog(StaticCatalog({self._resolved.name: served}))
         http = HttpServer(self._app(catalog), self._listener, self._edge.connections)
         http.start()

@@ -80,11 +80,11 @@ class FakeGenerator:
 
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """One token per byte of text. Raises ``InvalidRequest`` for an empty prompt and for one that cannot fit."""
-        ids = _prompt_ids(request)
+        ids = _prompt_ids(request)[-(request.truncate_prompt or 0) :]
         limit = self._card.max_model_len
         if not ids:
             raise InvalidRequest("the prompt is empty", param="prompt")
-        if len(ids) + (request.max_tokens or 1) > limit:
+        if len(ids) + max(1, request.max_tokens or 0) > limit:
             raise InvalidRequest(
                 f"the prompt's {len(ids)} tokens and max_tokens {request.max_tokens} exceed the context of {limit}",
                 param="prompt",

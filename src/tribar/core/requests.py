@@ -13,6 +13,8 @@ class ChatPrompt:
     """A conversation to be rendered by the model's chat template.
 
     ``messages`` are plain mappings (role, content, name, tool_calls, tool_call_id), already validated.
+    ``add_special``: where the tokenizer's convention is to begin with BOS, the prompt begins with one even if the
+    template does not write it; without it, only what the template writes is there.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -20,13 +22,15 @@ class ChatPrompt:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    add_special: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """Plain text; special tokens of the tokenizer's own convention (BOS) are added, typed ones are text."""
+    """Plain text; typed special tokens are text. ``add_special`` adds those of the tokenizer's own convention (BOS)."""
 
     text: str
+    add_special: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class Grammar:
 class GenerateRequest:
     """One generation, as every front (OpenAI, KServe, the LLM class) asks for it.
 
-    ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored. ``stop`` are
+    ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored.
+    ``truncate_prompt`` keeps so many tokens at the prompt's end (at least 1; None all of them). ``stop`` are
     non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
     disables. ``tenant`` separates prefix caches and shares the engine fairly. Lower ``priority`` is served first.
     ``deadline_s`` counts from the moment that the request is handed on.
@@ -75,6 +80,7 @@ class GenerateRequest:
     sampling: SamplingParams = SamplingParams()
     wants: Wants = Wants()
     max_tokens: int | None = None
+    truncate_prompt: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     include_stop_text: bool = False
@@ -125,12 +131,18 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of a generation. Errors and aborts are raised instead (``TribarError``)."""
+    """The end of a generation. Errors and aborts are raised instead (``TribarError``).
+
+    ``stop`` is the string or token of the request that ended it. ``end`` is the token that ended it, whoever named it:
+    counted, but in no Delta; ``end_logprobs`` belongs to it, where logprobs were asked for.
+    """
 
     reason: FinishReason
     usage: Usage
     timing: Timing
     stop: str | int | None = None
+    end: int | None = None
+    end_logprobs: TokenLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,10 @@ class Answer:
         if self.matched is not None:
             return self._delta(self._finish_of_match(terminal, n_prompt))
         assert isinstance(terminal, Finished)
-        stop = terminal.stop_id if terminal.stop_id in self._stop_token_ids else None
+        end = terminal.stop_id
+        stop = end if end in self._stop_token_ids else None
         usage = Usage(terminal.n_prompt, terminal.n_output, terminal.n_cached)
-        return self._delta(Finish(terminal.reason, usage, terminal.timing, stop))
+        return self._delta(Finish(terminal.reason, usage, terminal.timing, stop, end, terminal.stop_logprobs))
 
     def _flush(self) -> None:
         """Show what was held back; an unfinished character may still complete a stop string."""

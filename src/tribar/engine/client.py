@@ -87,7 +87,10 @@ class EngineClient:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """See ``TextGenerator.prepare``. ``max_tokens`` of the prepared request is a number that fits."""
         card = self.card()
-        ids = await self._encoder.encode(request.prompt, card.max_model_len)
+        keep = request.truncate_prompt
+        ids = await self._encoder.encode(request.prompt, card.max_model_len if keep is None else None)
+        if keep is not None:
+            ids = ids[-keep:]
         return Prepared(fit(request, len(ids), card), len(ids), ids)
 
     async def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:

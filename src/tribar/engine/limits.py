@@ -60,8 +60,8 @@ class Limits:
             raise InvalidRequest(self._too_long(len(ids)), param="prompt", code="context_length_exceeded")
         if ids.min() < 0 or ids.max() >= self.vocab_size:
             raise InvalidRequest(f"token ids must lie in [0, {self.vocab_size})", param="prompt")
-        if submit.max_tokens < 1:
-            raise InvalidRequest(f"max_tokens must be at least 1, not {submit.max_tokens}", param="max_tokens")
+        if submit.max_tokens < 0:
+            raise InvalidRequest(f"max_tokens must be at least 0, not {submit.max_tokens}", param="max_tokens")
 
     def _check_capabilities(self, submit: Submit) -> None:
         """A runner that met one of these would fail its whole step, or the wish would be forgotten on the way."""

@@ -21,6 +21,11 @@ class TokenTable(Protocol):
         """Control tokens: no text is made of them."""
         ...
 
+    @property
+    def strips_leading_space(self) -> bool:
+        """Whether a text made from ids leaves out a space at its start."""
+        ...
+
     def detokenizer(self, *, skip_special: bool = True, continues: bool = False) -> Detokenizer:
         """A fresh incremental detokenizer. ``continues``: its text follows other text, so no space is dropped."""
         ...

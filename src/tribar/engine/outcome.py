@@ -1,5 +1,7 @@
 """From what a row gained to what its client is told. Pure translations; the scheduler decides what follows."""
 
+import msgspec
+
 from tribar.core.errors import TribarError
 from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason, FinishReason
@@ -15,6 +17,8 @@ def output_of(sequence: Sequence, position: int, result: RowResult, n_visible: i
     ``n_visible`` of the result's tokens are shown: neither the stop token nor what was drawn beyond the end.
     """
     finish = None if sequence.finish_reason is None else finished(sequence, sequence.finish_reason, now_s)
+    if finish is not None and finish.stop_id is not None and result.logprobs is not None:
+        finish = msgspec.structs.replace(finish, stop_logprobs=result.logprobs[n_visible])
     prompt_logprobs = None
     if not sequence.may_match:
         prompt_logprobs = _prompt_logprobs(sequence, position, result.prompt_logprobs or [])

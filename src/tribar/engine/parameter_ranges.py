@@ -43,6 +43,8 @@ def check_parameters(request: GenerateRequest, vocab_size: int) -> None:
         raise InvalidRequest("stop: a stop string must have at least one character", param="stop")
     if not isinstance(request.grammar, Grammar | None):
         raise InvalidRequest(f"grammar is {_shown(request.grammar)}; it must be a Grammar", param="grammar")
+    if request.truncate_prompt is not None and request.truncate_prompt < 1:
+        raise InvalidRequest("truncate_prompt must keep at least 1 token", param="truncate_prompt")
     if request.deadline_s is not None:
         _check_real("deadline_s", request.deadline_s, 0.0, _INFINITE)
     _check_ids("logit_bias", (token_id for token_id, _ in sampling.logit_bias), vocab_size)

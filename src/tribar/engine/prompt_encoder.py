@@ -22,7 +22,7 @@ class PromptEncoder:
         self._executor = ThreadPoolExecutor(n_threads, thread_name_prefix="encode-prompt")
         self._n_pending = 0
 
-    async def encode(self, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
+    async def encode(self, prompt: Prompt, max_tokens: int | None) -> tuple[int, ...]:
         """The prompt's ids. Raises ``InvalidRequest``, and ``Overloaded`` when too many long prompts wait.
 
         What is certain to have more than ``max_tokens`` is refused without the work; the ids may still be more.

@@ -12,8 +12,8 @@ TOO_LONG = "context_length_exceeded"
 def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateRequest:
     """The request with ``max_tokens`` filled in. Raises ``InvalidRequest`` naming the field and the numbers.
 
-    There must be room for the prompt and ``max_tokens`` (at least 1) in ``card.max_model_len``, every parameter must
-    lie in its range, and every id must be one of the model's ``card.vocab_size``.
+    There must be room for the prompt and ``max_tokens`` (at least for 1) in ``card.max_model_len``, every parameter
+    must lie in its range, and every id must be one of the model's ``card.vocab_size``.
     """
     check_parameters(request, card.vocab_size)
     limit = card.max_model_len
@@ -33,8 +33,8 @@ def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateReq
             param="max_tokens",
             code=TOO_LONG,
         )
-    if max_tokens < 1:
-        raise InvalidRequest(f"max_tokens is {max_tokens}; it must be at least 1", param="max_tokens")
+    if max_tokens < 0:
+        raise InvalidRequest(f"max_tokens is {max_tokens}; it must be at least 0", param="max_tokens")
     if request.sampling.min_tokens > max_tokens:
         raise InvalidRequest(
             f"min_tokens is {request.sampling.min_tokens}, more than max_tokens {max_tokens}", param="min_tokens"

@@ -36,7 +36,8 @@ class Sequence:
         n_computed     KV of [0, n_computed) is in launched steps
         n_total        len(ids) plus one unknown token per launched step that samples
 
-    ``max_total`` is where it ends by length. ``order`` sorts sequences: lower priority number first, then arrival.
+    ``max_total`` is where it ends by length. Where ``is_prompt_only``, what is drawn behind the prompt is dropped.
+    ``order`` sorts sequences: lower priority number first, then arrival.
     ``block_ids`` covers ``n_slots`` positions; ``n_in_flight`` counts launched steps that name the row.
     ``is_leaving``: the row is given up, blocks and row return when ``n_in_flight`` reaches 0. ``constraint`` is where
     the output stands in the request's grammar; None without a grammar, and until it is compiled.
@@ -54,6 +55,7 @@ class Sequence:
     public_tag: bytes
     private_tag: bytes
     arrived_s: float
+    is_prompt_only: bool = False
 
     state: State = State.WAITING
     n_prompt: int = 0
@@ -117,9 +119,13 @@ class Sequence:
     def accept(self, tokens: list[int]) -> int:
         """Append drawn tokens up to the one that ends the sequence; sets ``finish_reason`` and ``stop_id``.
 
-        Returns how many of them the client sees: a stop token is counted as output, but not shown.
+        Returns how many of them the client sees: a stop token is counted as output, but not shown. Where only the
+        prompt was to be computed, what was drawn behind it is no output at all.
         """
         ids, constraint = self.ids, self.constraint
+        if self.is_prompt_only:
+            self.finish_reason = FinishReason.LENGTH
+            return 0
         for n_before, token in enumerate(tokens):
             ids.append(token)
             if token in self.stop_ids:
@@ -171,7 +177,8 @@ def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) 
         sampling=submit.sampling,
         wants=submit.wants,
         adapter=submit.adapter,
-        max_total=min(n_prompt + submit.max_tokens, max_model_len),
+        max_total=min(n_prompt + max(1, submit.max_tokens), max_model_len),
+        is_prompt_only=submit.max_tokens == 0,
         stop_ids=frozenset(submit.stop_ids),
         n_public=submit.public_prefix_tokens,
         public_tag=b"public" + adapter_tag,

@@ -1,6 +1,7 @@
 """The gateway as one ASGI application."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,12 +16,17 @@ from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
+from tribar.gateway.endpoint import Dialect, GenerateEndpoint
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
-from tribar.gateway.openai.endpoint import CHAT, COMPLETIONS, GenerateEndpoint
+from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
 from tribar.gateway.openai.models import Models
+from tribar.gateway.openai.tokenization import Detokenize, Tokenize
 from tribar.gateway.openapi import openapi_route
 from tribar.gateway.operations import Operations
 from tribar.gateway.problem import problem
+from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
+from tribar.gateway.tgi.info import TgiInfo
+from tribar.gateway.tgi.problem import TgiErrors
 
 
 def build_app(
@@ -60,17 +66,27 @@ def _routes(
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
+    info = TgiInfo(catalog, version)
     room = BodyRoom(config.max_all_bodies_bytes)
+
+    def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
+        return GenerateEndpoint(dialect, catalog, config, room)
+
+    posts: dict[str, ASGIApp] = {
+        "/v1/chat/completions": generate(CHAT),
+        "/v1/completions": generate(COMPLETIONS),
+        "/tokenize": Tokenize(catalog, config, room),
+        "/detokenize": Detokenize(catalog, config, room),
+        "/generate": TgiErrors(generate(GENERATE)),
+        "/generate_stream": TgiErrors(generate(GENERATE_STREAM)),
+        "/": TgiErrors(generate(COMPAT)),
+    }
     return [
-        Route("/v1/chat/completions", GenerateEndpoint(CHAT, catalog, config, room), methods=["POST"], name="chat"),
-        Route(
-            "/v1/completions",
-            GenerateEndpoint(COMPLETIONS, catalog, config, room),
-            methods=["POST"],
-            name="completions",
-        ),
+        *(Route(path, endpoint, methods=["POST"], name=path) for path, endpoint in posts.items()),
         Route("/v1/models", models.index),
         Route("/v1/models/{name:path}", models.one),
+        Route("/info", info.info),
+        Route("/health", info.health),
         Route("/health/live", operations.live),
         Route("/health/ready", operations.ready),
         Route("/metrics", operations.metrics),

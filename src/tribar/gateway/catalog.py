@@ -4,25 +4,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tribar.core.errors import NotFound, Unavailable
+from tribar.core.errors import InvalidRequest, NotFound, Unavailable
 from tribar.core.ports import ModelCatalog, TextGenerator
 from tribar.core.requests import ModelCard
+from tribar.gateway.vocabulary import Vocabulary
 
 
 class GatewayCatalog(ModelCatalog, Protocol):
-    """A ``ModelCatalog`` that also knows each model's vocabulary, which log-probabilities are written with."""
+    """A ``ModelCatalog`` that also knows each model's vocabulary, which answers about tokens are written with."""
 
-    def token_bytes(self, name: str) -> Sequence[bytes]:
-        """Token id -> bytes; empty where an upstream keeps its vocabulary to itself. Raises ``NotFound``."""
+    def vocabulary(self, name: str) -> Vocabulary:
+        """The tokens of ``name``. Raises ``NotFound``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A generator and its id-to-bytes table."""
+    """A generator and its tokens."""
 
     generator: TextGenerator
-    token_bytes: Sequence[bytes] = ()
+    vocabulary: Vocabulary = Vocabulary()
 
 
 class StaticCatalog:
@@ -40,9 +41,9 @@ class StaticCatalog:
         """The generator behind ``name``. Raises ``NotFound`` naming what exists."""
         return self._served(name).generator
 
-    def token_bytes(self, name: str) -> Sequence[bytes]:
-        """The vocabulary of ``name``. Raises ``NotFound``."""
-        return self._served(name).token_bytes
+    def vocabulary(self, name: str) -> Vocabulary:
+        """The tokens of ``name``. Raises ``NotFound``."""
+        return self._served(name).vocabulary
 
     def is_ready(self) -> bool:
         """Whether every model can serve."""
@@ -58,6 +59,21 @@ class StaticCatalog:
                 code="model_not_found",
             )
         return model
+
+
+def named_or_only(catalog: ModelCatalog, name: str | None) -> str:
+    """``name``, or without one the name of the only model that is served.
+
+    Raises ``Unavailable`` while there is none, ``InvalidRequest`` where there are several.
+    """
+    if name is not None:
+        return name
+    names = [card.name for card in catalog.list()]
+    if not names:
+        raise Unavailable("no model is ready", code="not_ready", retry_after_s=1)
+    if len(names) > 1:
+        raise InvalidRequest(f"several models are served: name one of {', '.join(names)}", param="model")
+    return names[0]
 
 
 def _card(model: ServedModel) -> ModelCard | None:

@@ -17,7 +17,7 @@ _TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"([ \t\n\r]*+:)?|\\?\Z)|([
 end, so that hostile input costs linear time."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD]...)\\u[dD][c-fC-F]")
-_PLACE = re.compile(r" - at `\$\.?(.*)`$")
+_PLACE = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`$")
 _OFFSET = re.compile(r" \(byte (\d+)\)$")
 _FIELD = re.compile(r"^Object (contains unknown|missing required) field `(.*?)`", re.DOTALL)
 _MAX_NAME_CHARS = 100

@@ -11,8 +11,32 @@ from starlette.responses import Response
 from tribar.gateway.caller import DEADLINE_HEADER, MAX_DEADLINE_MS
 from tribar.gateway.openai.chat import ChatBody
 from tribar.gateway.openai.completions import CompletionBody
+from tribar.gateway.openai.tokenization import DetokenizeRequest, TokenizeBody
+from tribar.gateway.tgi.fields import CompatBody, GenerateBody, GenerateStreamBody
 
-_ERROR = {"$ref": "#/components/schemas/Error"}
+BODIES: dict[str, type[msgspec.Struct]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/completions": CompletionBody,
+    "/tokenize": TokenizeBody,
+    "/detokenize": DetokenizeRequest,
+    "/generate": GenerateBody,
+    "/generate_stream": GenerateStreamBody,
+    "/": CompatBody,
+}
+"""Route -> the struct that reads its body."""
+
+_EVENTS = frozenset({"/v1/chat/completions", "/v1/completions", "/generate_stream", "/"})
+"""Routes that can answer with a stream of events."""
+
+_TGI = frozenset({"/generate", "/generate_stream", "/"})
+"""Routes whose errors have the shape of text-generation-inference."""
+
+_TGI_ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["error", "error_type"],
+    "properties": {"error": {"type": "string"}, "error_type": {"type": "string"}},
+}
+_SUMMARIES = {"/tokenize": "A text or a conversation as token ids", "/detokenize": "Token ids as text"}
 _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
@@ -40,15 +64,17 @@ _DEADLINE = {
 
 def openapi_document(version: str) -> dict[str, Any]:
     """The document as a plain dict; a caller may add the paths of other rooms."""
-    bodies = {"/v1/chat/completions": ChatBody, "/v1/completions": CompletionBody}
-    _, schemas = msgspec.json.schema_components(bodies.values(), ref_template="#/components/schemas/{name}")
-    generating = {path: {"post": _post(path, body.__name__)} for path, body in bodies.items()}
+    _, schemas = msgspec.json.schema_components(BODIES.values(), ref_template="#/components/schemas/{name}")
+    posting = {path: {"post": _post(path, body.__name__)} for path, body in BODIES.items()}
     reading = {
         "/v1/models": {"get": _get("models", "The served models", {"application/json": {}})},
         "/v1/models/{name}": {
             "get": _get("model", "One served model", {"application/json": {}})
             | {"parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]}
         },
+        "/": {"get": _get("index", "What is where", {"application/json": {}})},
+        "/info": {"get": _get("info", "The served model, for TGI's clients", {"application/json": {}})},
+        "/health": {"get": _get("health", "The model can serve, for TGI's clients", {"text/plain": {}})},
         "/health/live": {"get": _get("live", "The process answers", {"application/json": {}})},
         "/health/ready": {"get": _get("ready", "Every model can serve", {"application/json": {}})},
         "/metrics": {"get": _get("metrics", "Prometheus text format", {"text/plain": {}})},
@@ -56,9 +82,9 @@ def openapi_document(version: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "tribar", "version": version},
-        "paths": generating | reading,
+        "paths": reading | {path: reading.get(path, {}) | operation for path, operation in posting.items()},
         "components": {
-            "schemas": {**schemas, "Error": _ERROR_SCHEMA},
+            "schemas": {**schemas, "Error": _ERROR_SCHEMA, "TgiError": _TGI_ERROR_SCHEMA},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"bearer": []}],
@@ -77,15 +103,22 @@ def openapi_route(version: str) -> Any:  # noqa: ANN401  # a starlette endpoint
 
 def _post(path: str, schema: str) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    answers: dict[str, Any] = {"application/json": {}, "text/event-stream": {}}
-    operation = _get(path.removeprefix("/v1/").replace("/", "_"), "Generate", answers)
-    return operation | {"parameters": [_DEADLINE], "requestBody": {"required": True, "content": content}}
+    answers: dict[str, Any] = {"application/json": {}}
+    if path in _EVENTS:
+        answers["text/event-stream"] = {}
+    name = path.removeprefix("/v1/").strip("/").replace("/", "_") or "compat"
+    error = "TgiError" if path in _TGI else "Error"
+    return _get(name, _SUMMARIES.get(path, "Generate"), answers, error) | {
+        "parameters": [_DEADLINE],
+        "requestBody": {"required": True, "content": content},
+    }
 
 
-def _get(name: str, summary: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    error = {"description": "Error", "content": {"application/json": {"schema": _ERROR}}}
+def _get(name: str, summary: str, content: Mapping[str, Any], error: str = "Error") -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{error}"}
+    problem = {"description": "Error", "content": {"application/json": {"schema": schema}}}
     return {
         "operationId": name,
         "summary": summary,
-        "responses": {"200": {"description": "OK", "content": content}, "4XX": error, "5XX": error},
+        "responses": {"200": {"description": "OK", "content": content}, "4XX": problem, "5XX": problem},
     }

@@ -32,6 +32,7 @@ class EventSink:
         *,
         ping_interval_s: float,
         stall_timeout_s: float,
+        write_error: Callable[[TribarError], bytes] = error_json,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.is_started = False
@@ -40,6 +41,7 @@ class EventSink:
         self._send = send
         self._ping_interval_s = ping_interval_s
         self._stall_timeout_s = stall_timeout_s
+        self._write_error = write_error
         self._sleep = sleep
         self._lock = asyncio.Lock()
         self._is_quiet = True
@@ -60,7 +62,7 @@ class EventSink:
         """
         if self._is_stalled:
             return
-        await self._emit(b"data: " + error_json(error) + b"\n\n", more=False)
+        await self._emit(b"data: " + self._write_error(error) + b"\n\n", more=False)
 
     async def ping_forever(self) -> NoReturn:
         """Send a comment for every interval without an event, also before the first one."""

@@ -32,9 +32,9 @@ class Ready(msgspec.Struct, tag=2, array_like=True, frozen=True):
 class Submit(msgspec.Struct, tag=3, array_like=True, frozen=True):
     """One request. ``ids`` are little-endian int32. ``stop_ids`` is already the union that applies.
 
-    ``max_tokens`` is at least 1 and already fits the context. ``namespace`` separates prefix caches: a digest over
-    tenant salt, adapter and model version. The first ``public_prefix_tokens`` tokens use the public namespace.
-    ``deadline_s`` counts from receipt, because clocks of two hosts differ.
+    ``max_tokens`` already fits the context; 0 means that only the prompt is computed. ``namespace`` separates prefix
+    caches: a digest over tenant salt, adapter and model version. The first ``public_prefix_tokens`` tokens use the
+    public namespace. ``deadline_s`` counts from receipt, because clocks of two hosts differ.
     """
 
     uid: Uid
@@ -69,7 +69,10 @@ class Drain(msgspec.Struct, tag=5, array_like=True, frozen=True):
 
 
 class Finished(msgspec.Struct, tag=6, array_like=True, frozen=True):
-    """Terminal: the sequence ended by itself. ``stop_id`` is the token that ended it, which is not in ``ids``."""
+    """Terminal: the sequence ended by itself.
+
+    ``stop_id`` is the token that ended it, which is not in ``ids``; ``stop_logprobs`` belongs to it, where wanted.
+    """
 
     reason: FinishReason
     n_prompt: int
@@ -77,6 +80,7 @@ class Finished(msgspec.Struct, tag=6, array_like=True, frozen=True):
     n_cached: int
     timing: Timing
     stop_id: int | None = None
+    stop_logprobs: TokenLogprobs | None = None
 
 
 class Failed(msgspec.Struct, tag=7, array_like=True, frozen=True):

@@ -17,6 +17,7 @@ from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.gateway.vocabulary import Vocabulary
 
 KEY = "sk-tribar-0123456789"
 OTHER_KEY = "sk-tribar-9876543210"
@@ -109,7 +110,9 @@ async def running(
 ) -> AsyncIterator[Stack]:
     """Serve ``fakes`` to the holders of two keys, the tenants "a" and "b", and to one web page."""
     records: list[RequestRecord] = []
-    catalog = DrainingCatalog(StaticCatalog({name: ServedModel(fake, BYTE_TOKENS) for name, fake in fakes.items()}))
+    catalog = DrainingCatalog(
+        StaticCatalog({name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()})
+    )
 
     def observe(record: RequestRecord) -> None:
         log_access(record)

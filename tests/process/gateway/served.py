@@ -16,6 +16,7 @@ from tribar.gateway.authentication import TenantOf
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.middleware import RequestRecord
+from tribar.gateway.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ def serve(
 ) -> Iterator[Served]:
     """Serve the named fakes until the block ends."""
     records: list[RequestRecord] = []
-    catalog = StaticCatalog({name: ServedModel(fake, BYTE_TOKENS) for name, fake in fakes.items()})
+    catalog = StaticCatalog({name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()})
     config = config or GatewayConfig(cors_origins=("http://page.test",))
     app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n", tenant_of=tenant_of)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)

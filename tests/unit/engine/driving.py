@@ -127,7 +127,7 @@ class Drive:
         submit = client.submit
         limit = self.scheduler.limits.max_model_len
         alone = lone_run(client.prompt, VOCAB_SIZE, submit.max_tokens, submit.stop_ids, limit, submit.adapter)
-        visible = alone[:-1] if alone[-1] in submit.stop_ids else alone
+        visible = alone[:-1] if alone and alone[-1] in submit.stop_ids else alone
         assert client.terminal is not None, "no terminal"
         if isinstance(client.terminal, Finished) and not client.was_stopped:
             assert client.ids == visible

@@ -117,7 +117,7 @@ def test_the_stop_token_is_reported_when_the_request_named_it() -> None:
     for stop_token_ids, stop in [((END,), END), ((), None)]:
         answer = Answer(request(stop_token_ids=stop_token_ids), byte_text())
         finish = answer.finish(finished(1), 2).finish
-        assert finish == Finish(FinishReason.STOP, Usage(2, 1, 1), TIMING, stop)
+        assert finish == Finish(FinishReason.STOP, Usage(2, 1, 1), TIMING, stop, END)
 
 
 def test_prompt_logprobs_come_whole_with_the_first_delta() -> None:

@@ -57,7 +57,7 @@ async def test_an_answer_from_submit_to_finish() -> None:
         assert await first == Delta("he", (104, 101))
         it.answer(submit.uid, "y", finished(4))
         assert await rest(stream) == [
-            Delta("y", (121,), finish=Finish(FinishReason.STOP, Usage(2, 4, 1), TIMING, None))
+            Delta("y", (121,), finish=Finish(FinishReason.STOP, Usage(2, 4, 1), TIMING, None, END))
         ]
         [report] = it.observer.reports
         assert (report.reason, report.usage, report.timing) == ("stop", Usage(2, 4, 1), TIMING)

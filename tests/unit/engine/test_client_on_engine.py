@@ -11,7 +11,7 @@ from tests.unit.engine.client_rig import Recorder, byte_text, collect, request
 from tests.unit.engine.engine_rig import END, Engine, endless, make_engine, running
 
 from tribar.core.errors import Internal, Overloaded, TribarError, Unavailable
-from tribar.core.requests import Delta, FinishReason, TextPrompt
+from tribar.core.requests import Delta, FinishReason, TextPrompt, Usage
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.core.sampling.reference import Float32s
 from tribar.engine.client import EngineClient
@@ -231,6 +231,40 @@ async def test_logprobs_run_parallel_to_the_tokens(depth: int, k: int) -> None:
         assert first is not None
         assert (first[0], len(first)) == (None, 50)
         assert others == [None] * len(others)
+
+
+@pipelines
+async def test_a_prompt_that_is_only_scored_has_no_output(depth: int, k: int) -> None:
+    """``max_tokens`` 0: every prompt token is scored, nothing is shown, nothing is counted as output."""
+    async with served(endless, depth, k) as it:
+        asked = request(prompt=TextPrompt("x" * 50), max_tokens=0, wants=Wants(logprobs=1, prompt_logprobs=1))
+        [delta] = await collect(it.client, asked)
+        assert (delta.text, delta.token_ids, delta.logprobs) == ("", (), ())
+        assert delta.prompt_logprobs is not None
+        assert [each and each.token_id for each in delta.prompt_logprobs] == [None, *[ord("x")] * 49]
+        assert delta.finish is not None
+        assert (delta.finish.reason, delta.finish.usage) == (FinishReason.LENGTH, Usage(50, 0, 0))
+
+
+async def test_the_end_token_comes_with_the_finish() -> None:
+    """It is in no Delta, but known, with its log-probability where asked for."""
+    async with served(lambda ids, n_prompt: END) as it:
+        for wants in (Wants(), Wants(logprobs=0)):
+            [delta] = await collect(it.client, request(wants=wants))
+            assert delta.finish is not None
+            assert (delta.token_ids, delta.finish.end) == ((), END)
+            scored = delta.finish.end_logprobs
+            assert (scored and scored.token_id) == (None if wants.logprobs is None else END)
+
+
+async def test_only_the_end_of_a_truncated_prompt_is_run() -> None:
+    """Also of one that could never fit as it is."""
+    async with served(endless) as it:
+        long = "a" * 10_000 + "xyz"
+        prepared = await it.client.prepare(request(prompt=TextPrompt(long), truncate_prompt=3))
+        assert (prepared.ids, prepared.n_tokens) == (tuple(b"xyz"), 3)
+        short = await it.client.prepare(request(prompt=TextPrompt("ab"), truncate_prompt=3))
+        assert short.ids == tuple(b"ab")
 
 
 async def test_min_tokens_holds_back_the_end_and_ignore_eos_passes_it() -> None:

@@ -37,10 +37,16 @@ def test_prompt_and_answer_must_fit_together() -> None:
             fit(request(max_tokens=max_tokens), 3, CARD)
 
 
-@pytest.mark.parametrize("max_tokens", [0, -1])
-def test_at_least_one_token_is_asked_for(max_tokens: int) -> None:
-    with pytest.raises(InvalidRequest, match="at least 1"):
-        fit(request(max_tokens=max_tokens), 3, CARD)
+def test_no_token_may_be_asked_for_but_not_fewer() -> None:
+    assert fit(request(max_tokens=0), 31, CARD).max_tokens == 0
+    with pytest.raises(InvalidRequest, match="at least 0"):
+        fit(request(max_tokens=-1), 3, CARD)
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_truncation_keeps_at_least_one_token(keep: int) -> None:
+    with pytest.raises(InvalidRequest, match="truncate_prompt"):
+        fit(request(truncate_prompt=keep), 3, CARD)
 
 
 def test_min_tokens_cannot_exceed_max_tokens() -> None:

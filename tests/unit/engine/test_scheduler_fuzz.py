@@ -47,7 +47,7 @@ def add_random(rng: Random, drive: Drive, number: int, stems: list[list[int]]) -
     return drive.add(
         number,
         stem_like,
-        rng.randint(1, 20),
+        rng.randint(0, 20),
         client=rng.randint(1, 2),
         stop_ids=tuple(rng.sample(range(VOCAB_SIZE), rng.choice([0, 1, 3]))),
         namespace=rng.choice([b"", b"a"]),

@@ -50,7 +50,7 @@ def test_prompt_larger_than_the_whole_pool_is_refused_up_front() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "max_tokens", "param"),
-    [([], 1, "prompt"), ([VOCAB_SIZE], 1, "prompt"), ([-1], 1, "prompt"), ([1], 0, "max_tokens")],
+    [([], 1, "prompt"), ([VOCAB_SIZE], 1, "prompt"), ([-1], 1, "prompt"), ([1], -1, "max_tokens")],
 )
 def test_nonsense_is_refused_by_name(prompt: list[int], max_tokens: int, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -1,6 +1,7 @@
 """The body of ``POST /v1/chat/completions`` -> the vocabulary of core."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -8,8 +9,9 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
+from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
-from tribar.gateway.openai.shared_fields import Call, Count, SharedFields, checked_max_tokens, make_call
+from tribar.gateway.openai.shared_fields import Count, SharedFields, checked_max_tokens, make_call
 from tribar.gateway.openai.structs import with_fields
 
 _RESERVED_KWARGS = frozenset(
@@ -62,6 +64,35 @@ else:
     Message = with_fields(MessageFields, "Message", MESSAGE_FIELDS)
 
 
+class Conversation(Protocol):
+    """The fields of a body that make the prompt."""
+
+    @property
+    def messages(self) -> Sequence[MessageFields] | None:
+        """The turns; at least one."""
+        ...
+
+    @property
+    def add_generation_prompt(self) -> bool | None:
+        """Whether the prompt ends with the start of an answer."""
+        ...
+
+    @property
+    def continue_final_message(self) -> bool | None:
+        """Whether the answer goes on in the last message."""
+        ...
+
+    @property
+    def add_special_tokens(self) -> bool | None:
+        """Whether the tokenizer's BOS comes first, also where the template does not write it."""
+        ...
+
+    @property
+    def chat_template_kwargs(self) -> Mapping[str, Any] | None:
+        """Further variables of the template."""
+        ...
+
+
 class ChatFields(SharedFields, kw_only=True):
     """The implemented fields. ``max_tokens`` is the older name of ``max_completion_tokens``."""
 
@@ -78,16 +109,12 @@ ChatBody = with_fields(ChatFields, "ChatCompletionRequest", CHAT_FIELDS)
 """The body as it is decoded: the implemented fields and those of the table."""
 
 
-def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> Call:
+def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> OpenAiCall:
     """What ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, CHAT_FIELDS)
-    if not card.has_chat_template:
-        raise InvalidRequest(
-            f"the model {card.name!r} has no chat template: use /v1/completions", param="messages", code="no_template"
-        )
     return make_call(
         body,
-        [_prompt(body)],
+        [chat_prompt(body, card)],
         card=card,
         wants=_wants(body),
         max_tokens=_max_tokens(body, card),
@@ -98,10 +125,10 @@ def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: 
 
 def _wants(body: ChatFields) -> Wants:
     if body.logprobs:
-        return Wants(logprobs=body.top_logprobs or 0)
+        return Wants(logprobs=body.top_logprobs or 0, prompt_logprobs=body.prompt_logprobs)
     if body.top_logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
-    return Wants()
+    return Wants(prompt_logprobs=body.prompt_logprobs)
 
 
 def _max_tokens(body: ChatFields, card: ModelCard) -> int | None:
@@ -115,13 +142,19 @@ def _max_tokens(body: ChatFields, card: ModelCard) -> int | None:
     return checked_max_tokens(old, "max_tokens", card)
 
 
-def _prompt(body: ChatFields) -> ChatPrompt:
+def chat_prompt(body: Conversation, card: ModelCard) -> ChatPrompt:
+    """The prompt that ``body`` describes. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
+    if not card.has_chat_template:
+        raise InvalidRequest(
+            f"the model {card.name!r} has no chat template: use /v1/completions", param="messages", code="no_template"
+        )
+    given = body.messages or ()
     continues = bool(body.continue_final_message)
     if continues and body.add_generation_prompt:
         raise InvalidRequest(
             "continue_final_message and add_generation_prompt exclude each other", param="continue_final_message"
         )
-    if continues and body.messages[-1].role != "assistant":
+    if continues and given[-1].role != "assistant":
         raise InvalidRequest(
             "continue_final_message needs a last message of the assistant", param="continue_final_message"
         )
@@ -130,8 +163,8 @@ def _prompt(body: ChatFields) -> ChatPrompt:
         field = f"chat_template_kwargs.{reserved[0]}"
         raise InvalidRequest(f"{field} cannot be set there", param=field)
     generates = not continues if body.add_generation_prompt is None else body.add_generation_prompt
-    messages = [_message(message, f"messages[{i}]") for i, message in enumerate(body.messages)]
-    return ChatPrompt(messages, None, generates, continues, kwargs)
+    messages = [_message(message, f"messages[{i}]") for i, message in enumerate(given)]
+    return ChatPrompt(messages, None, generates, continues, kwargs, body.add_special_tokens is not False)
 
 
 def _message(message: MessageFields, place: str) -> dict[str, Any]:

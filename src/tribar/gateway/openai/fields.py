@@ -15,7 +15,6 @@ Neutral = tuple[Any, ...]
 
 _BOTH: dict[str, Neutral] = {
     # OpenAI
-    "metadata": ({},),
     "prompt_cache_key": ("",),
     "prompt_cache_options": ({},),
     "prompt_cache_retention": ("in_memory", "in-memory"),
@@ -31,18 +30,13 @@ _BOTH: dict[str, Neutral] = {
     "length_penalty": (1, 1.0),
     "logits_processors": ([],),
     "mm_processor_kwargs": ({},),
-    "prompt_logprobs": (),
     "request_id": (),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
     "spaces_between_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
     "vllm_xargs": ({},),
 }
 
 CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
-    "add_special_tokens": (False,),
     "audio": (),
     "best_of": (1,),
     "chat_template": (),
@@ -62,11 +56,15 @@ CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
 }
 
 COMPLETION_FIELDS: dict[str, Neutral] = _BOTH | {
-    "add_special_tokens": (True,),
     "best_of": (1,),
-    "echo": (False,),
     "prompt_embeds": (),
     "suffix": ("",),
+}
+
+TOKENIZE_FIELDS: dict[str, Neutral] = {
+    "chat_template": (),
+    "mm_processor_kwargs": ({},),
+    "tools": ([],),
 }
 
 MESSAGE_FIELDS: dict[str, Neutral] = {
@@ -90,7 +88,6 @@ PART_FIELDS: dict[str, Neutral] = {
 }
 
 STREAM_FIELDS: dict[str, Neutral] = {
-    "continuous_usage_stats": (False,),
     "include_obfuscation": (True, False),
 }
 

@@ -5,7 +5,6 @@ type (no booleans, no 1.0 for an integer). ``null`` means absent.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import GenerateRequest, ModelCard, Prompt
 from tribar.core.sampling.params import SamplingParams, Wants
+from tribar.gateway.openai.call import OpenAiCall, Shows
 from tribar.gateway.openai.fields import STREAM_FIELDS, refuse_unsupported
 from tribar.gateway.openai.structs import with_fields
 from tribar.gateway.openai.structured_output import GuidedFields, grammar_of
@@ -27,6 +27,8 @@ GREEDY_BELOW = 1e-5
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 StopText = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
+MetadataKey = Annotated[str, Meta(max_length=64)]
+MetadataValue = Annotated[str, Meta(max_length=512)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -34,6 +36,7 @@ class StreamOptionsFields(msgspec.Struct, kw_only=True):
     """Options of a streamed answer."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ else:
 
 
 class SharedFields(GuidedFields, kw_only=True):
-    """Request fields of both completion endpoints. ``user`` is accepted and has no effect."""
+    """Request fields of both completion endpoints. ``user`` and ``metadata`` are accepted and have no effect."""
 
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     stream: bool | None = None
@@ -66,20 +69,13 @@ class SharedFields(GuidedFields, kw_only=True):
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     user: Annotated[str, Meta(max_length=1024)] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A parsed body: each of ``requests`` (one per prompt) is to be run ``n`` times.
-
-    Choice ``i`` of prompt ``p`` has the index ``p * n + i`` in the answer.
-    """
-
-    requests: tuple[GenerateRequest, ...]
-    n: int
-    stream: bool
-    include_usage: bool
+    metadata: Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)] | None = None
 
 
 def make_call(
@@ -91,9 +87,10 @@ def make_call(
     max_tokens: int | None,
     max_choices: int,
     trace_id: str,
-) -> Call:
+    echo: bool = False,
+) -> OpenAiCall:
     """The call that ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
-    include_usage = _include_usage(body)
+    shows = _shows(body, echo)
     n = body.n or 1
     if len(prompts) * n > max_choices:
         field = "prompt" if len(prompts) > 1 else "n"
@@ -113,6 +110,7 @@ def make_call(
             sampling=sampling,
             wants=wants,
             max_tokens=max_tokens,
+            truncate_prompt=truncation(body.truncate_prompt_tokens, "truncate_prompt_tokens", max_tokens, card),
             stop=stop,
             stop_token_ids=stop_ids,
             include_stop_text=bool(body.include_stop_str_in_output),
@@ -124,7 +122,7 @@ def make_call(
         )
         for prompt in prompts
     )
-    return Call(requests, n, bool(body.stream), include_usage)
+    return OpenAiCall(requests, n, bool(body.stream), shows)
 
 
 def checked_max_tokens(value: int | None, field: str, card: ModelCard) -> int | None:
@@ -134,14 +132,44 @@ def checked_max_tokens(value: int | None, field: str, card: ModelCard) -> int | 
     return value
 
 
-def _include_usage(body: SharedFields) -> bool:
+def truncation(keep: int | None, field: str, max_tokens: int | None, card: ModelCard) -> int | None:
+    """How many tokens at the prompt's end are kept; -1 keeps what the context holds beside ``max_tokens``.
+
+    Raises ``InvalidRequest`` naming ``field``.
+    """
+    room = card.max_model_len - max(1, max_tokens or 1)
+    if keep == -1:
+        return max(1, room)
+    if keep is not None and not 1 <= keep < card.max_model_len:
+        raise InvalidRequest(f"{field} {keep} is not -1 and not from 1 to {card.max_model_len - 1}", param=field)
+    return keep
+
+
+def _shows(body: SharedFields, echo: bool) -> Shows:
+    if body.prompt_logprobs is not None and body.stream:
+        raise InvalidRequest("prompt_logprobs cannot be streamed: leave out stream", param="prompt_logprobs")
+    include_usage, continuous_usage = _usage_options(body)
+    return Shows(
+        usage=include_usage,
+        continuous_usage=continuous_usage,
+        token_ids=bool(body.return_token_ids),
+        tokens_as_ids=bool(body.return_tokens_as_token_ids),
+        echo=echo,
+        prompt_logprobs=body.prompt_logprobs,
+    )
+
+
+def _usage_options(body: SharedFields) -> tuple[bool, bool]:
     options = body.stream_options
     if options is None:
-        return False
+        return False, False
     if not body.stream:
         raise InvalidRequest("stream_options needs stream: true", param="stream_options")
     refuse_unsupported(options, STREAM_FIELDS, "stream_options.")
-    return bool(options.include_usage)
+    if options.continuous_usage_stats and not options.include_usage:
+        param = "stream_options.continuous_usage_stats"
+        raise InvalidRequest(f"{param} needs include_usage: true", param=param)
+    return bool(options.include_usage), bool(options.continuous_usage_stats)
 
 
 def _sampling(body: SharedFields, card: ModelCard) -> SamplingParams:

@@ -19,6 +19,7 @@ class ByteTokenizer:
     special_ids: frozenset[int]
     bos_id: int | None = None
     adds_bos: bool = False
+    strips_leading_space: bool = False
 
     @property
     def vocab_size(self) -> int:

@@ -34,14 +34,14 @@ class Text:
 
         A chat whose text has no control strings gets the ids that Hugging Face's tokenizer gives the rendered text;
         control strings that callers typed stay ordinary characters. Where the tokenizer's convention is to begin
-        with BOS, a chat begins with exactly one, whether the template writes it or not.
+        with BOS, a chat begins with exactly one, whether the template writes it or not (unless ``add_special`` is off).
         """
         match prompt:
             case ChatPrompt():
                 ids = self._encode_chat(prompt, max_tokens)
-            case TextPrompt(text):
+            case TextPrompt(text, add_special):
                 self._refuse_longer(text, max_tokens, "prompt")
-                ids = self.tokenizer.encode(text, add_special=True)
+                ids = self.tokenizer.encode(text, add_special=add_special)
             case IdsPrompt(given):
                 self.tokenizer.check_ids(given)
                 ids = list(given)
@@ -71,7 +71,8 @@ class Text:
             ids = tokenizer.encode_shielded(rendered.text, rendered.covered.restore)
         else:
             ids = tokenizer.encode_control(rendered.text)
-        if tokenizer.adds_bos and tokenizer.bos_id is not None and ids[:1] != [tokenizer.bos_id]:
+        begins_with_bos = prompt.add_special and tokenizer.adds_bos
+        if begins_with_bos and tokenizer.bos_id is not None and ids[:1] != [tokenizer.bos_id]:
             ids.insert(0, tokenizer.bos_id)
         return ids
 

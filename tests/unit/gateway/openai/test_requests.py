@@ -6,38 +6,16 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from tests.unit.gateway.openai.bodies import CHAT_DECODER, USER, chat, chat_prompt, completion
 
 from tribar.core.errors import InvalidRequest, TribarError, Unsupported
 from tribar.core.fake_generator import FAKE_CARD
-from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
+from tribar.core.requests import IdsPrompt, TextPrompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.json_body import decode
-from tribar.gateway.openai.chat import ChatBody, chat_call
-from tribar.gateway.openai.completions import CompletionBody, completion_call
+from tribar.gateway.openai.call import Shows
+from tribar.gateway.openai.chat import chat_call
 from tribar.gateway.openai.fields import CHAT_FIELDS, COMPLETION_FIELDS
-from tribar.gateway.openai.shared_fields import Call
-
-CHAT_DECODER = msgspec.json.Decoder(ChatBody)
-COMPLETION_DECODER = msgspec.json.Decoder(CompletionBody)
-USER: dict[str, Any] = {"role": "user", "content": "hi"}
-
-
-def chat(**fields: Any) -> Call:
-    raw = msgspec.json.encode({"model": "fake", "messages": [USER]} | fields)
-    body = decode(raw, CHAT_DECODER, 64)
-    return chat_call(body, FAKE_CARD, max_choices=32, trace_id="t")
-
-
-def completion(**fields: Any) -> Call:
-    raw = msgspec.json.encode({"model": "fake", "prompt": "x"} | fields)
-    return completion_call(decode(raw, COMPLETION_DECODER, 64), FAKE_CARD, max_choices=32, trace_id="t")
-
-
-def chat_prompt(*messages: dict[str, Any], **fields: Any) -> ChatPrompt:
-    prompt = chat(messages=list(messages), **fields).requests[0].prompt
-    assert isinstance(prompt, ChatPrompt)
-    return prompt
-
 
 BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("temperature", [-1, 1e6, 2.01, True, "1", []]),
@@ -47,7 +25,7 @@ BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("repetition_penalty", [0, -1, 1e9, True]),
     ("presence_penalty", [-2.01, 2.01, True]),
     ("frequency_penalty", [-2.01, 2.01, "x"]),
-    ("max_tokens", [0, -1, 2**63, 2**31, 65537, 1.0, True, "5"]),
+    ("max_tokens", [-1, 2**63, 2**31, 65537, 1.0, True, "5"]),
     ("n", [0, 17, 10**6, True]),
     ("min_tokens", [-1, 2**63]),
     ("seed", [2**63, -(2**63) - 1, 1.5, True]),
@@ -60,6 +38,12 @@ BAD_SHARED: list[tuple[str, list[Any]]] = [
     ("priority", [-1001, 1001, False, 0.5, "0"]),
     ("model", ["", None, 1, "x" * 257]),
     ("user", [1, "x" * 1025]),
+    ("metadata", [{"a": 1}, {str(i): "" for i in range(17)}, {"k" * 65: ""}, {"k": "v" * 513}, [], "x"]),
+    ("prompt_logprobs", [-1, 21, True, 1.0]),
+    ("truncate_prompt_tokens", [-2, 0, 65536, 2**31, True]),
+    ("add_special_tokens", [1, "true"]),
+    ("return_token_ids", [1]),
+    ("return_tokens_as_token_ids", ["x"]),
 ]
 
 
@@ -100,6 +84,10 @@ SHARED_DEFAULTS = {
     "include_stop_str_in_output": False,
     "priority": 0,
     "user": "u",
+    "metadata": {"k" * 64: "v" * 512},
+    "add_special_tokens": True,
+    "return_token_ids": False,
+    "return_tokens_as_token_ids": False,
 }
 
 
@@ -113,7 +101,10 @@ def test_defaults_may_be_spelled_out(make: Any) -> None:
 def test_everything_reaches_the_request(make: Any) -> None:
     call = make(
         stream=True,
-        stream_options={"include_usage": True, "include_obfuscation": False},
+        stream_options={"include_usage": True, "include_obfuscation": False, "continuous_usage_stats": True},
+        return_token_ids=True,
+        return_tokens_as_token_ids=True,
+        truncate_prompt_tokens=5,
         n=2,
         temperature=0.5,
         top_p=0.25,
@@ -132,7 +123,8 @@ def test_everything_reaches_the_request(make: Any) -> None:
         ignore_eos=True,
         skip_special_tokens=False,
     )
-    assert (call.n, call.stream, call.include_usage) == (2, True, True)
+    assert (call.n, call.stream) == (2, True)
+    assert call.shows == Shows(usage=True, continuous_usage=True, token_ids=True, tokens_as_ids=True)
     request = call.requests[0]
     assert request.sampling == SamplingParams(
         temperature=0.5,
@@ -148,7 +140,7 @@ def test_everything_reaches_the_request(make: Any) -> None:
     )
     assert (request.max_tokens, request.stop, request.stop_token_ids) == (9, ("a", "x" * 10_000), (5,))
     assert (request.include_stop_text, request.ignore_eos, request.skip_special_tokens) == (True, True, False)
-    assert (request.model, request.trace_id) == ("fake", "t")
+    assert (request.model, request.trace_id, request.truncate_prompt) == ("fake", "t", 5)
 
 
 @pytest.mark.parametrize("temperature", [0, -0.0, 1e-9, 1e-300, 9e-6])

@@ -3,7 +3,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.unit.gateway.openai.test_requests import chat, completion
+from tests.unit.gateway.openai.bodies import chat, completion
 
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.requests import Grammar, GrammarKind

@@ -143,6 +143,9 @@ def test_bos_is_never_doubled(template_bos: bool, adds_bos: bool) -> None:
     shielded = text.encode_prompt(ChatPrompt([{"role": "user", "content": "<s>"}]))
     assert shielded.count(1) == int(template_bos or adds_bos)
     assert text.encode_prompt(TextPrompt("<s>x")).count(1) == int(adds_bos)
+    plain = ChatPrompt([{"role": "user", "content": "x"}], add_special=False)
+    assert text.encode_prompt(plain).count(1) == int(template_bos)
+    assert text.encode_prompt(TextPrompt("x", add_special=False)).count(1) == 0
 
 
 def test_text_and_ids_prompts() -> None:

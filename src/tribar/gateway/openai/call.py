@@ -1,0 +1,29 @@
+"""One parsed request of the OpenAI endpoints."""
+
+from dataclasses import dataclass
+
+from tribar.gateway.call import Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shows:
+    """What an answer has beside its text.
+
+    ``usage``: a last chunk with it; ``continuous_usage``: every chunk has it. ``tokens_as_ids``: tokens are written as
+    ``token_id:5`` in log-probabilities. ``echo``: the prompt comes before the output. ``prompt_logprobs``: how many
+    alternatives are reported with each prompt token.
+    """
+
+    usage: bool = False
+    continuous_usage: bool = False
+    token_ids: bool = False
+    tokens_as_ids: bool = False
+    echo: bool = False
+    prompt_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAiCall(Call):
+    """What a body of ``/v1/chat/completions`` or ``/v1/completions`` asks for."""
+
+    shows: Shows = Shows()

@@ -1,0 +1,16 @@
+"""The default model in Hugging Face transformers, weights from the same GGUF in fp32; loaded once, which is slow."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
+
+
+@functools.cache
+def reference_model() -> Any:
+    path = Path(fetch_model(DEFAULT_MODEL))
+    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
