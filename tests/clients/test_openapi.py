@@ -1,7 +1,7 @@
 """schemathesis makes requests out of our own OpenAPI document and holds the answers against it.
 
-No answer is a 5xx (except 501 for a documented field that is not implemented), each has a documented status, type and
-shape, bodies that break the document are refused, and no request takes longer than ten seconds.
+No answer is a 5xx (see ``schemathesis.toml`` for the two that are meant), each has a documented status, type and shape,
+what breaks the document is refused, and no request takes longer than ten seconds.
 """
 
 import re
@@ -24,16 +24,18 @@ def n_cases(directory: Path, timeout_s: float, *options: str) -> int:
             [*command, *options], cwd=directory, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
+    errors = [line for line in server.lines if " ERROR " in line or "Traceback" in line]
+    assert not errors, errors[:3]
     found = re.search(r"(\d+) generated", run.stdout)
     assert found is not None, run.stdout
     return int(found[1])
 
 
 def test_a_few_requests_made_from_the_document(tmp_path: Path) -> None:
-    assert n_cases(tmp_path, 50, "--phases", "fuzzing", "--max-examples", "12") >= 50
+    assert n_cases(tmp_path, 50, "--phases", "fuzzing", "--max-examples", "12") >= 100
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_two_thousand_requests_made_from_the_document(tmp_path: Path) -> None:
-    assert n_cases(tmp_path, 850, "--phases", "examples,coverage,fuzzing", "--max-examples", "100") >= 2000
+    assert n_cases(tmp_path, 850, "--phases", "examples,coverage,fuzzing", "--max-examples", "60") >= 2000

@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp
 
 from tribar.gateway.authentication import Authentication, TenantOf
@@ -112,5 +112,12 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code in {404, 405}:
         detail = f"there is no route {request.method} {request.url.path[:200]}"
-        return problem(HTTPException(error.status_code, detail, error.headers))
+        headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
+        return problem(HTTPException(error.status_code, detail, headers))
     return problem(error)
+
+
+def _methods(request: Request) -> list[str]:
+    """What the path allows: two routes may share it, of which the router sees only the first."""
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
