@@ -35,7 +35,8 @@ class Sequence:
         n_computed     KV of [0, n_computed) is in launched steps
         n_total        len(ids) plus one unknown token per launched step that samples
 
-    ``max_total`` is where it ends by length. ``order`` sorts sequences: lower priority number first, then arrival.
+    ``max_total`` is where it ends by length. ``order`` sorts sequences: lower priority number first, then arrival
+    while it waits for its first start, then the order of starts.
     ``block_ids`` covers ``n_slots`` positions; ``n_in_flight`` counts launched steps that name the row.
     ``is_leaving``: the row is given up, blocks and row return when ``n_in_flight`` reaches 0.
     """
@@ -52,6 +53,7 @@ class Sequence:
     public_tag: bytes
     private_tag: bytes
     arrived_s: float
+    tenant: str
 
     state: State = State.WAITING
     n_prompt: int = 0
@@ -80,6 +82,11 @@ class Sequence:
     n_scored: int = 0
     started_s: float | None = None
     first_token_s: float | None = None
+
+    @property
+    def n_missing(self) -> int:
+        """Tokens that are known but not computed."""
+        return self.n_total - self.n_computed
 
     @property
     def is_finished(self) -> bool:
@@ -164,6 +171,7 @@ def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) 
         public_tag=b"public" + adapter_tag,
         private_tag=b"private" + adapter_tag + submit.namespace,
         arrived_s=now_s,
+        tenant=submit.tenant,
         n_prompt=n_prompt,
         n_total=n_prompt,
     )
