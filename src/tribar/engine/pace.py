@@ -14,7 +14,7 @@ PRIOR_S = (2e-3, 2e-4, 5e-4, 1e-7, 1e-7)
 A slow CPU's figures: what is unknown is taken to be slow, so that the first chunks beside running streams are small.
 """
 
-PRIOR_WEIGHT = 1e-4
+PRIOR_WEIGHT = 1e-3
 """Weight of the prior in observations; it yields at once, but decides where observations say nothing."""
 
 N_WARM = 16
