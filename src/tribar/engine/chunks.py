@@ -13,8 +13,8 @@ MIN_SHARE = 0.25
 class ChunkBudget:
     """What is left for prefill in the step that is being planned: tokens, and beside decodes also time.
 
-    ``target_s`` is what the whole step should take, as ``pace`` predicts it; None is no target. ``n_tokens`` is what the
-    step offers a prompt's start.
+    ``target_s`` is what the whole step should take, as ``pace`` predicts it; None is no target. ``n_tokens`` is what
+    the step offers a prompt's start.
     """
 
     __slots__ = ("_left_s", "_owed", "_owed_s", "_pace", "_step", "n_tokens")

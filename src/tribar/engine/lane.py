@@ -8,17 +8,21 @@ from tribar.engine.sequence import Sequence
 from tribar.engine.tenants import Tenants
 
 
-def _order(sequence: Sequence) -> tuple[int, int]:
-    return sequence.order
+def _place(sequence: Sequence) -> tuple[bool, int]:
+    return (sequence.started_s is None, sequence.order[1])
 
 
 class Lane:
-    """Sequences sorted by ``order``. ``n_tokens`` counts their prompts."""
+    """One tenant's sequences: those that were preempted in the order of their starts, then the others by arrival.
 
-    __slots__ = ("n_tokens", "sequences", "tenant")
+    ``number`` grows from lane to lane; ``n_tokens`` counts the prompts.
+    """
 
-    def __init__(self, tenant: str) -> None:
+    __slots__ = ("n_tokens", "number", "sequences", "tenant")
+
+    def __init__(self, tenant: str, number: int) -> None:
         self.tenant = tenant
+        self.number = number
         self.sequences: list[Sequence] = []
         self.n_tokens = 0
 
@@ -27,74 +31,50 @@ class Lane:
 
     def add(self, sequence: Sequence) -> None:
         """Insert at its place."""
-        insort(self.sequences, sequence, key=_order)
+        insort(self.sequences, sequence, key=_place)
         self.n_tokens += sequence.n_prompt
 
     def remove(self, sequence: Sequence) -> None:
         """Take ``sequence``, which must be here, out."""
-        i = bisect_left(self.sequences, sequence.order, key=_order)
+        i = bisect_left(self.sequences, _place(sequence), key=_place)
         assert self.sequences[i] is sequence
         del self.sequences[i]
         self.n_tokens -= sequence.n_prompt
 
 
-Entry = tuple[int, tuple[int, int], int, Lane]
-"""The counter of a lane's tenant, the order of the lane's next sequence, its index, the lane."""
+Entry = tuple[float, int, int, Lane]
+"""The counter of a lane's tenant, the lane's number, the index of its next sequence, the lane."""
 
 
 class PriorityClass:
-    """Everyone who waits at one priority.
+    """Everyone who waits at one priority: always the first of the tenant that was served least comes next.
 
-    First come those that were preempted (they have been paid for and hold nothing), in order; then always the first
-    of the tenant that was served least, ties to the earlier arrival.
-
-    ``_heap`` has one entry for each lane. Counters and the order of a lane's first only grow, so an entry that is out
-    of date is a lower bound, and it is enough to correct the least one.
+    At equal counters it is the lane that is longer there. ``_heap`` has one entry for each lane. Counters only grow,
+    so an entry that is out of date is a lower bound, and it is enough to correct the least one.
     """
 
     def __init__(self, tenants: Tenants) -> None:
-        self.resumed = Lane("")
         self.lanes: dict[str, Lane] = {}
         self._tenants = tenants
         self._heap: list[Entry] = []
-
-    def __len__(self) -> int:
-        return len(self.resumed) + sum(map(len, self.lanes.values()))
+        self._n_lanes = 0
 
     def __iter__(self) -> Iterator[Sequence]:
-        yield from self.resumed.sequences
         for lane in self.lanes.values():
             yield from lane.sequences
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody waits here."""
-        return not self.resumed and not self.lanes
-
-    def loads(self) -> Iterator[tuple[int, int]]:
-        """Requests and prompt tokens of each lane."""
-        for lane in (self.resumed, *self.lanes.values()):
-            yield len(lane), lane.n_tokens
-
     def add(self, sequence: Sequence) -> None:
-        """Insert at its place; one that has started before goes to the front."""
-        if sequence.started_s is not None:
-            self.resumed.add(sequence)
-            return
+        """Insert at its place."""
         lane = self.lanes.get(sequence.tenant)
         if lane is None:
-            lane = self.lanes[sequence.tenant] = Lane(sequence.tenant)
-            lane.add(sequence)
+            self._n_lanes += 1
+            lane = self.lanes[sequence.tenant] = Lane(sequence.tenant, self._n_lanes)
             heappush(self._heap, self._entry(lane, 0))
             self._compact()
-        else:
-            lane.add(sequence)
+        lane.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take ``sequence``, which must be here, out."""
-        if sequence.started_s is not None:
-            self.resumed.remove(sequence)
-            return
         lane = self.lanes[sequence.tenant]
         lane.remove(sequence)
         if not lane:
@@ -105,7 +85,6 @@ class PriorityClass:
 
         The sequence that came last may be removed, and its tenant charged, before the next is asked for.
         """
-        yield from _remaining(self.resumed)
         passed: list[Entry] = []
         lanes = set[Lane]()
         try:
@@ -152,14 +131,4 @@ class PriorityClass:
             heapify(self._heap)
 
     def _entry(self, lane: Lane, i: int) -> Entry:
-        return (self._tenants.served(lane.tenant), lane.sequences[i].order, i, lane)
-
-
-def _remaining(lane: Lane) -> Iterator[Sequence]:
-    """The sequences of a lane from which the one that came last may be removed."""
-    i = 0
-    while i < len(lane):
-        sequence = lane.sequences[i]
-        yield sequence
-        if i < len(lane) and lane.sequences[i] is sequence:
-            i += 1
+        return (self._tenants.served(lane.tenant), lane.number, i, lane)

@@ -12,7 +12,8 @@ left under ``max_num_batched_tokens`` and the ``ChunkBudget`` is offered to runn
 order, so that no tenant's long prompts hold up another's newcomer. At most as many sequences run as a step may have
 tokens, so somebody's prefill always gets on. Nobody overtakes for good: a newcomer without room stops all behind it,
 and one that waits for a prefix being computed is passed over only until then. Out of KV blocks, the one that started
-last is preempted: its full blocks stay cached and it is the next of its priority to start.
+last is preempted: its full blocks stay cached and it is the next of its tenant to start. So is one of a tenant with
+many rows when they are all taken and the next to start is of a tenant with few (``one_to_yield``).
 
 With k = ``max_tokens_per_step`` > 1 a sampled row gains 1..k tokens and has then computed all but the last of them;
 its block table always covers k - 1 positions more, cut at ``max_model_len``: the table bounds what a runner may draft.
@@ -178,6 +179,9 @@ class Scheduler:
         """The next step, to be launched now; None when there is nothing to compute or ``depth`` steps are in flight."""
         if len(self._in_flight) >= self._depth:
             return None
+        yielding = self._prefills.one_to_yield(now_s)
+        if yielding is not None:
+            self._preempt(yielding)
         step = Step(self._counters.n_steps, self._budget, now_s)
         is_roomy = self._plan_decodes(step)
         self._plan_held(step)

@@ -78,6 +78,7 @@ class Sequence:
 
     # What it cost.
     n_cached: int = 0
+    n_paid: int = 0
     n_preemptions: int = 0
     n_scored: int = 0
     started_s: float | None = None

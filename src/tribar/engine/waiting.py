@@ -3,6 +3,7 @@
 import math
 from bisect import insort
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from tribar.engine.lane import Lane, PriorityClass
@@ -26,8 +27,8 @@ class Load:
 class WaitingQueue:
     """Lower priority number first, and always: a flood at one priority keeps those after it waiting, as in vLLM.
 
-    At equal priority: those that were preempted, then the tenants by their virtual counters, each tenant's first come
-    first served (``PriorityClass``). Iteration is in no particular order.
+    At equal priority the tenants by their virtual counters, and of each tenant those that were preempted, then first
+    come, first served (``PriorityClass``). Iteration is in no particular order.
     """
 
     def __init__(self, tenants: Tenants) -> None:
@@ -62,6 +63,11 @@ class WaitingQueue:
         for priority in list(self._priorities):
             yield from self._classes[priority].walk()
 
+    def first(self) -> Sequence | None:
+        """The one to start next."""
+        with closing(self.in_fair_order()) as queue:
+            return next(queue, None)
+
     def add(self, sequence: Sequence) -> None:
         """Insert at its place."""
         priority = sequence.order[0]
@@ -78,7 +84,7 @@ class WaitingQueue:
         priority = sequence.order[0]
         group = self._classes[priority]
         group.remove(sequence)
-        if group.is_empty:
+        if not group.lanes:
             del self._classes[priority]
             self._priorities.remove(priority)
         self.load.add(-1, -sequence.n_prompt)
@@ -96,8 +102,8 @@ class WaitingQueue:
         ahead = Load()
         for other in self._priorities:
             if other < priority:
-                for load in self._classes[other].loads():
-                    ahead.add(*load)
+                for lane in self._classes[other].lanes.values():
+                    ahead.add(len(lane), lane.n_tokens)
         group = self._classes.get(priority)
         if group is not None:
             self._add_equals(ahead, group, tenant, mean_output)
@@ -123,12 +129,11 @@ class WaitingQueue:
         def service(lane: Lane) -> float:
             return PROMPT_WEIGHT * lane.n_tokens + OUTPUT_WEIGHT * mean_output * len(lane)
 
-        ahead.add(len(group.resumed), group.resumed.n_tokens)
         own = group.lanes.get(tenant)
         reach = self._tenants.served(tenant)
         if own is not None:
             ahead.add(len(own), own.n_tokens)
-            reach += round(service(own))
+            reach += service(own)
         for lane in group.lanes.values():
             lead = reach - self._tenants.served(lane.tenant)
             if lane is own or lead < 0:

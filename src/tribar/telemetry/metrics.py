@@ -28,7 +28,7 @@ _COUNTERS = {
     "n_output_tokens": ("generation_tokens", "Generated tokens."),
     "n_prefix_queried": ("prefix_cache_queries", "Prompt tokens looked up in the prefix cache."),
     "n_prefix_hit": ("prefix_cache_hits", "Prompt tokens found in the prefix cache."),
-    "n_preemptions": ("num_preemptions", "Sequences thrown back to the queue for want of blocks."),
+    "n_preemptions": ("num_preemptions", "Sequences thrown back to the queue for want of blocks or rows."),
     "step_s": ("engine_step_seconds", "Time spent in steps."),
     "runner_s": ("engine_runner_seconds", "Time of the steps spent in the runner."),
 }
@@ -81,7 +81,8 @@ class EngineMetrics:
         self._finished = families.finished
         self._refused = families.refused
         self._model = model
-        self._forget_counts()
+        self._counted = dict.fromkeys(self._counters, 0.0)
+        self._counted_refused: dict[str, int] = {}
 
     def on_stats(self, stats: EngineSnapshot) -> None:
         """Take over an engine's snapshot."""
@@ -133,7 +134,7 @@ class EngineMetrics:
 
     def _forget_counts(self) -> None:
         self._counted = dict.fromkeys(self._counters, 0.0)
-        self._counted_refused: dict[str, int] = {}
+        self._counted_refused = {}
 
 
 def metrics_text(registry: CollectorRegistry) -> bytes:
