@@ -8,7 +8,9 @@ from tribar.engine.limits import Limits
 from tribar.engine.pace import Pace, StepLoad
 from tribar.engine.residents import Residents
 from tribar.engine.sequence import Sequence
+from tribar.engine.tenants import Tenants
 from tribar.engine.waiting import Load, WaitingQueue
+from tribar.engine.yielding import one_to_yield
 
 PRIOR_OUTPUT = 128.0
 """How long answers are taken to be before any has ended."""
@@ -36,10 +38,17 @@ class Forecast:
     """
 
     def __init__(
-        self, pace: Pace, waiting: WaitingQueue, residents: Residents, limits: Limits, config: SchedulerConfig
+        self,
+        pace: Pace,
+        tenants: Tenants,
+        waiting: WaitingQueue,
+        residents: Residents,
+        limits: Limits,
+        config: SchedulerConfig,
     ) -> None:
         """Looks at all of them, changes nothing."""
         self._pace = pace
+        self._tenants = tenants
         self._waiting = waiting
         self._residents = residents
         self._limits = limits
@@ -66,8 +75,10 @@ class Forecast:
         n_busy = min(self._limits.max_running, len(self._residents.running) + ahead.n_requests)
         step_s = self._decode_s(n_busy)
         chunk = self._chunk(n_busy, step_s)
-        n_prefill, prefill_s = self._prefill_ahead(ahead)
+        n_prefill, prefill_s = self._prefill_ahead(ahead, self._unfinished_before(tenant, priority))
         to_row = self._steps_to_row(ahead.n_requests + 1)
+        if to_row and not ahead.n_requests and self._is_yielded_to(tenant, priority):
+            to_row = 1.0
         wait_s = max(to_row, n_prefill / chunk) * step_s + prefill_s
         n_steps = max(to_row, (n_prefill + n_own) / chunk, 1.0)
         ttft_s = n_steps * step_s + prefill_s + self._pace.prefill_s(n_own, n_own * n_own / 2)
@@ -77,19 +88,29 @@ class Forecast:
         """In how many seconds ``n`` of those who wait have started."""
         step_s = self._decode_s(len(self._residents.running))
         mean_prompt = self._waiting.load.n_tokens / max(1, len(self._waiting))
-        n_prefill, prefill_s = self._prefill_ahead(Load(n, round(n * mean_prompt)))
+        unfinished = [sequence for sequence in self._residents.running if sequence.n_missing > 1]
+        n_prefill, prefill_s = self._prefill_ahead(Load(n, round(n * mean_prompt)), unfinished)
         n_steps = max(self._steps_to_row(n), n_prefill / self._chunk(len(self._residents.running), step_s), 1.0)
         return n_steps * step_s + prefill_s
 
-    def _prefill_ahead(self, ahead: Load) -> tuple[float, float]:
+    def _is_yielded_to(self, tenant: str, priority: int) -> bool:
+        n_tenants = len(self._tenants) + (tenant not in self._tenants)
+        return one_to_yield(tenant, priority, self._residents.running, n_tenants) is not None
+
+    def _unfinished_before(self, tenant: str, priority: int) -> list[Sequence]:
+        """Running sequences whose prefill goes on before that of a newcomer."""
+        turn = (priority, self._tenants.served(tenant))
+        running = (sequence for sequence in self._residents.running if sequence.n_missing > 1)
+        return [item for item in running if (item.order[0], self._tenants.served(item.tenant)) <= turn]
+
+    def _prefill_ahead(self, ahead: Load, unfinished: list[Sequence]) -> tuple[float, float]:
         """Tokens that are computed before, and the seconds that they add."""
         n_tokens = ahead.n_tokens * self._miss_ratio
         context = n_tokens * n_tokens / (2 * ahead.n_requests) if ahead.n_requests else 0.0
-        for sequence in self._residents.running:
+        for sequence in unfinished:
             n = sequence.n_missing
-            if n > 1:
-                n_tokens += n
-                context += n * (sequence.n_computed + n / 2)
+            n_tokens += n
+            context += n * (sequence.n_computed + n / 2)
         return n_tokens, self._pace.prefill_s(n_tokens, context)
 
     def _steps_to_row(self, k: int) -> float:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FORGETTING = 0.97
-"""What an observation still weighs after the next one like it: about the last 30 steps of a kind count."""
+FORGETTING = 0.95
+"""What an observation still weighs after the next one like it: about the last 20 steps of a kind count."""
 
 PRIOR_S = (2e-3, 2e-4, 5e-4, 1e-7, 1e-7)
 """Seconds of a step, of each decode row, of each prefill token, and of each position that one of either attends to.

@@ -57,7 +57,9 @@ class Prefills:
         if self._policy.n_admissible(len(residents), self._waiting, now_s) == 0:
             return None
         newcomer = self._waiting.first()
-        return None if newcomer is None else one_to_yield(newcomer, residents.running, len(self._tenants))
+        if newcomer is None:
+            return None
+        return one_to_yield(newcomer.tenant, newcomer.order[0], residents.running, len(self._tenants))
 
     def plan(self, step: Step, now_s: float, *, may_start: bool) -> None:
         """Add chunks to a step that has its decodes: running sequences' and, if they ``may_start``, newcomers'.

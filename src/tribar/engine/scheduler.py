@@ -63,7 +63,7 @@ class Scheduler:
         self._waiting = WaitingQueue(self._tenants)
         self._residents = Residents(info.max_rows, self._kv, self._policy.holds_finished)
         self._pace = Pace()
-        self._forecast = Forecast(self._pace, self._waiting, self._residents, self.limits, config)
+        self._forecast = Forecast(self._pace, self._tenants, self._waiting, self._residents, self.limits, config)
         self._intake = Intake(config, self._waiting, self._forecast)
         self._in_flight: deque[Step] = deque()
         self._is_draining = False

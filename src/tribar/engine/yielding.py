@@ -10,8 +10,8 @@ from collections.abc import Sequence as Series
 from tribar.engine.sequence import Sequence
 
 
-def one_to_yield(newcomer: Sequence, running: Series[Sequence], n_tenants: int) -> Sequence | None:
-    """The one of ``running`` (in order of service) to be preempted so that ``newcomer``, the next to start, may.
+def one_to_yield(tenant: str, priority: int, running: Series[Sequence], n_tenants: int) -> Sequence | None:
+    """The one of ``running`` (in order of service) to be preempted so that a newcomer, the next to start, may.
 
     It is the last to have started of the tenant with the most rows, if these are more than an equal share among
     ``n_tenants``, and not of a better priority. None: nobody need yield, in any case not to a tenant with its share.
@@ -20,7 +20,7 @@ def one_to_yield(newcomer: Sequence, running: Series[Sequence], n_tenants: int) 
         return None
     n_rows = Counter(sequence.tenant for sequence in running)
     share = max(1, len(running) // n_tenants)
-    if n_rows[newcomer.tenant] >= share:
+    if n_rows[tenant] >= share:
         return None
-    candidates = [item for item in running if n_rows[item.tenant] > share and item.order[0] >= newcomer.order[0]]
+    candidates = [item for item in running if n_rows[item.tenant] > share and item.order[0] >= priority]
     return max(candidates, key=lambda item: (n_rows[item.tenant], item.order), default=None)

@@ -70,10 +70,13 @@ class VirtualEngine:
 
     def add(self, number: int, n_prompt: int, max_tokens: int, **fields: Any) -> Course:
         """A prompt of its own, so that nothing is shared."""
-        rng = Random(number)
-        submit = make_submit(number, rng.choices(range(VOCAB_SIZE), k=n_prompt), max_tokens, **fields)
+        return self.add_prompt(number, Random(number).choices(range(VOCAB_SIZE), k=n_prompt), max_tokens, **fields)
+
+    def add_prompt(self, number: int, prompt: list[int], max_tokens: int, **fields: Any) -> Course:
+        """A given prompt."""
+        submit = make_submit(number, prompt, max_tokens, **fields)
         course = self.courses[submit.uid] = Course(submit, self.now_s)
-        outlook = self.scheduler._forecast.of(n_prompt, max_tokens, submit.tenant, submit.priority)
+        outlook = self.scheduler._forecast.of(len(prompt), max_tokens, submit.tenant, submit.priority)
         course.estimate_s = None if outlook is None else outlook.ttft_s
         try:
             self.scheduler.add(submit, self.now_s)
