@@ -58,7 +58,7 @@ class EngineConfig:
     max_waiting_tokens: int | None = option(
         None,
         Integer(1, 1 << 34),
-        "Most prompt tokens in the queue; more are refused with 503. By default twice what runs at the longest.",
+        "Most prompt tokens in the queue; more are refused with 503. By default twice what can run, at least 1048576.",
     )
     max_ttft_s: float = option(
         30.0,

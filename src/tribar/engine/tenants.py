@@ -33,6 +33,7 @@ class Tenants:
         self._n_live: dict[str, int] = {}
         self._debtors: dict[str, float] = {}
         self._last_level = 0.0
+        self._known_level = 0.0  # not above the level: what the last look found
         self._allowance = float(MAX_ALLOWANCE)
 
     def __len__(self) -> int:
@@ -55,6 +56,7 @@ class Tenants:
             self._allowance -= max(0.0, level - served)
             self._lifted_to[tenant] = level
             self._served[tenant] = served
+            self._known_level = min(level, served)
             self._n_live[tenant] = 0
             self._debtors.pop(tenant, None)
         self._n_live[tenant] += 1
@@ -64,11 +66,12 @@ class Tenants:
         self._n_live[tenant] -= 1
         if self._n_live[tenant]:
             return
-        self._last_level = self._level()
         del self._n_live[tenant]
         served = self._served.pop(tenant)
+        if not self._served:
+            self._last_level = self._known_level = served
         self._grow_allowance(max(0.0, self._lifted_to.pop(tenant) - served))
-        if served > self._level() - BURST:
+        if served > self._known_level - BURST:
             self._remember(tenant, served)
 
     def charge_prompt(self, tenant: str, n_tokens: int) -> None:
@@ -95,8 +98,9 @@ class Tenants:
     def _remember(self, tenant: str, served: float) -> None:
         self._debtors[tenant] = served
         if len(self._debtors) > MAX_DEBTORS:
-            level = self._level() - BURST
-            self._debtors = {name: counter for name, counter in self._debtors.items() if counter > level}
+            self._known_level = self._level()
+            floor = self._known_level - BURST
+            self._debtors = {name: counter for name, counter in self._debtors.items() if counter > floor}
         if len(self._debtors) > MAX_DEBTORS:
             del self._debtors[next(iter(self._debtors))]
 

@@ -142,10 +142,11 @@ def test_what_was_asked_for_is_taken() -> None:
 
 
 def test_zero_is_no_bound_and_the_queue_holds_twice_what_runs_at_the_longest() -> None:
-    resolved = resolve(config(max_ttft_s=0.0, tpot_target_ms=0.0, max_num_seqs=4), machine(2, 24), SMOL)
+    resolved = resolve(config(max_ttft_s=0.0, tpot_target_ms=0.0, max_num_seqs=100), machine(2, 24), SMOL)
     scheduler = resolved.scheduler_config
     assert (scheduler.max_ttft_s, scheduler.tpot_target_s) == (None, None)
-    assert scheduler.max_waiting_tokens == 2 * 4 * scheduler.max_model_len
+    assert scheduler.max_waiting_tokens == 2 * 100 * scheduler.max_model_len > 1 << 20
+    assert resolve(config(max_num_seqs=1), machine(2, 24), SMOL).scheduler_config.max_waiting_tokens == 1 << 20
 
 
 @pytest.mark.parametrize(
