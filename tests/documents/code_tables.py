@@ -104,6 +104,7 @@ def metric_rows() -> Sequence[Row]:
     families = EngineFamilies(registry)
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
+    families.refused.labels("m", "max_ttft")
     rows = []
     for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -189,6 +190,9 @@ def limit_rows() -> Sequence[Row]:
         (f"{MAX_LOGIT_BIAS} entries", "400"),
         ("`--max-model-len`", "400 `context_length_exceeded`"),
         ("`--max-waiting`", "503"),
+        ("`--max-waiting-tokens`", "503"),
+        ("`--max-ttft`", "503"),
+        ("the bound / tenants waiting", "429"),
         (f"{MAX_PENDING} prompts", "503"),
         (f"{MAX_SOURCE_BYTES >> 10} KiB", "413"),
         (f"{MAX_JOBS}", "503"),
