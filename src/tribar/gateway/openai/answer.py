@@ -7,8 +7,9 @@ from typing import Any, Protocol
 import orjson
 
 from tribar.core.errors import Internal
-from tribar.core.requests import Delta, Finish, Usage
+from tribar.core.requests import Delta, Finish, Prepared, Usage
 from tribar.core.sampling.params import TokenLogprobs
+from tribar.gateway.openai.shared_fields import Call
 
 
 @dataclass(slots=True)
@@ -16,18 +17,24 @@ class Choice:
     """One generation as collected so far."""
 
     texts: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     finish: Finish | None = None
 
     def add(self, delta: Delta) -> None:
         """Append a piece."""
         self.texts.append(delta.text)
+        self.token_ids.extend(delta.token_ids)
         self.logprobs.extend(delta.logprobs)
         self.finish = delta.finish or self.finish
 
 
 class AnswerWriter(Protocol):
     """Writes the answer of one call, as a whole or piece by piece."""
+
+    def begin(self, call: Call, prepared: Sequence[Prepared]) -> None:
+        """Before anything is written: what is answered, and one ``Prepared`` for each choice."""
+        ...
 
     def chunk(self, index: int, delta: Delta) -> bytes:
         """The events that ``delta`` of choice ``index`` makes; empty where it holds nothing to see yet."""
@@ -60,13 +67,15 @@ def total_usage(finishes: Sequence[Finish | None], n: int) -> Usage:
     )
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
-    """The ``usage`` object of the API."""
+def usage_object(usage: Usage, n_reasoning_tokens: int | None = None) -> dict[str, Any]:
+    """The ``usage`` object of the API; ``n_reasoning_tokens`` None where the model's thinking is not told apart."""
+    details = {"completion_tokens_details": {"reasoning_tokens": n_reasoning_tokens}}
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        **(details if n_reasoning_tokens is not None else {}),
     }
 
 
@@ -95,6 +104,6 @@ class ChunkFrame:
         """One chunk with one choice, given as JSON."""
         return self._start + choice + self._end
 
-    def usage_event(self, usage: Usage) -> bytes:
+    def usage_event(self, usage: Usage, n_reasoning_tokens: int | None = None) -> bytes:
         """The chunk without choices."""
-        return self._start + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+        return self._start + b'],"usage":' + orjson.dumps(usage_object(usage, n_reasoning_tokens)) + b"}\n\n"

@@ -1,5 +1,6 @@
 """The body of ``POST /v1/chat/completions`` -> the vocabulary of core."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
 from tribar.gateway.openai.shared_fields import Call, Count, SharedFields, checked_max_tokens, make_call, with_fields
+from tribar.gateway.openai.tools import MAX_TOOLS, Tool, ToolChoice, ToolPlan, plan_tools
 
 _RESERVED_KWARGS = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize"}
@@ -53,6 +55,7 @@ class MessageFields(msgspec.Struct, kw_only=True):
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 if TYPE_CHECKING:
@@ -71,6 +74,9 @@ class ChatFields(SharedFields, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
 
 
 ChatBody = with_fields(ChatFields, "ChatCompletionRequest", CHAT_FIELDS)
@@ -84,15 +90,29 @@ def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: 
         raise InvalidRequest(
             f"the model {card.name!r} has no chat template: use /v1/completions", param="messages", code="no_template"
         )
-    return make_call(
+    plan = plan_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls is not False, card=card)
+    call = make_call(
         body,
-        [_prompt(body)],
+        [_prompt(body, plan)],
         card=card,
         wants=_wants(body),
         max_tokens=_max_tokens(body, card),
         max_choices=max_choices,
         trace_id=trace_id,
     )
+    return _with_plan(call, plan)
+
+
+def _with_plan(call: Call, plan: ToolPlan) -> Call:
+    (request,) = call.requests
+    if plan.grammar is not None:
+        if request.grammar is not None:
+            raise InvalidRequest(
+                "tool_choice asks for a call of a tool, so the answer cannot follow another grammar",
+                param="tool_choice",
+            )
+        request = replace(request, grammar=plan.grammar)
+    return replace(call, requests=(request,), reading=plan.reading)
 
 
 def _wants(body: ChatFields) -> Wants:
@@ -114,7 +134,7 @@ def _max_tokens(body: ChatFields, card: ModelCard) -> int | None:
     return checked_max_tokens(old, "max_tokens", card)
 
 
-def _prompt(body: ChatFields) -> ChatPrompt:
+def _prompt(body: ChatFields, plan: ToolPlan) -> ChatPrompt:
     continues = bool(body.continue_final_message)
     if continues and body.add_generation_prompt:
         raise InvalidRequest(
@@ -130,7 +150,7 @@ def _prompt(body: ChatFields) -> ChatPrompt:
         raise InvalidRequest(f"{field} cannot be set there", param=field)
     generates = not continues if body.add_generation_prompt is None else body.add_generation_prompt
     messages = [_message(message, f"messages[{i}]") for i, message in enumerate(body.messages)]
-    return ChatPrompt(messages, None, generates, continues, kwargs)
+    return ChatPrompt(messages, plan.described, generates, continues, kwargs)
 
 
 def _message(message: MessageFields, place: str) -> dict[str, Any]:
@@ -152,6 +172,11 @@ def _message(message: MessageFields, place: str) -> dict[str, Any]:
         )
     if message.tool_call_id is not None:
         plain["tool_call_id"] = message.tool_call_id
+    if message.reasoning_content:
+        if role != "assistant":
+            field = f"{place}.reasoning_content"
+            raise InvalidRequest(f"{field} belongs to the assistant", param=field)
+        plain["reasoning_content"] = message.reasoning_content
     return plain
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import orjson
 
-from tribar.core.requests import Delta, Usage
+from tribar.core.requests import Delta, Prepared, Usage
 from tribar.core.sampling.params import TokenLogprobs
 from tribar.gateway.openai.answer import Choice, ChunkFrame, finish_of, json_text, usage_object
 from tribar.gateway.openai.logprobs import completion_logprobs
+from tribar.gateway.openai.shared_fields import Call
 
 _KIND = "text_completion"
 
@@ -24,6 +25,9 @@ class CompletionWriter:
         self._frame = ChunkFrame(answer_id, _KIND, created_s, model, include_usage=include_usage)
         self._token_bytes = token_bytes
         self._offsets: defaultdict[int, int] = defaultdict(int)
+
+    def begin(self, call: Call, prepared: Sequence[Prepared]) -> None:
+        """See ``AnswerWriter``. Every text is written as it is, whatever was asked."""
 
     def chunk(self, index: int, delta: Delta) -> bytes:
         """See ``AnswerWriter``."""

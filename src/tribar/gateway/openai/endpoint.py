@@ -131,6 +131,7 @@ class GenerateEndpoint:
 
 async def _collect(generator: TextGenerator, call: Call, writer: AnswerWriter) -> bytes:
     prepared = await _prepare(generator, call)
+    writer.begin(call, prepared)
     choices = [Choice() for _ in prepared]
     async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
         async for index, delta in deltas:
@@ -140,6 +141,7 @@ async def _collect(generator: TextGenerator, call: Call, writer: AnswerWriter) -
 
 async def _pump(generator: TextGenerator, call: Call, writer: AnswerWriter, sink: EventSink) -> None:
     prepared = await _prepare(generator, call)
+    writer.begin(call, prepared)
     finishes: list[Finish | None] = [None] * len(prepared)
     async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
         async for index, delta in deltas:

@@ -59,11 +59,8 @@ CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
     "functions": ([],),
     "modalities": (["text"],),
     "moderation": (),
-    "parallel_tool_calls": (True, False),
     "prediction": (),
     "reasoning_effort": ("none",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
     "verbosity": ("medium",),
     "web_search_options": (),
 }
@@ -81,7 +78,6 @@ MESSAGE_FIELDS: dict[str, Neutral] = {
     "audio": (),
     "function_call": (),
     "reasoning": ("",),
-    "reasoning_content": ("",),
     "refusal": ("",),
 }
 

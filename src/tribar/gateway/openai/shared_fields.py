@@ -15,6 +15,7 @@ from tribar.core.errors import InvalidRequest
 from tribar.core.requests import GenerateRequest, ModelCard, Prompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.openai.fields import STREAM_FIELDS, Neutral, refuse_unsupported
+from tribar.gateway.openai.reading.choice_reader import Reading
 
 MAX_N = 16
 MAX_STOPS = 16
@@ -81,13 +82,14 @@ class SharedFields(msgspec.Struct, kw_only=True):
 class Call:
     """A parsed body: each of ``requests`` (one per prompt) is to be run ``n`` times.
 
-    Choice ``i`` of prompt ``p`` has the index ``p * n + i`` in the answer.
+    Choice ``i`` of prompt ``p`` has the index ``p * n + i`` in the answer. ``reading`` says what an answer may hold.
     """
 
     requests: tuple[GenerateRequest, ...]
     n: int
     stream: bool
     include_usage: bool
+    reading: Reading = Reading()
 
 
 def make_call(

@@ -8,12 +8,13 @@ import pytest
 
 from tribar.core.errors import Internal
 from tribar.core.fake_generator import BYTE_TOKENS
-from tribar.core.requests import Delta, Finish, FinishReason, Timing, Usage
+from tribar.core.requests import Delta, Finish, FinishReason, GenerateRequest, Prepared, TextPrompt, Timing, Usage
 from tribar.core.sampling.params import TokenLogprobs
 from tribar.gateway.openai.answer import Choice, json_text, total_usage
 from tribar.gateway.openai.chat_writer import ChatWriter
 from tribar.gateway.openai.completion_writer import CompletionWriter
 from tribar.gateway.openai.logprobs import chat_content, completion_logprobs
+from tribar.gateway.openai.shared_fields import Call
 
 FINISH = Finish(FinishReason.LENGTH, Usage(3, 5, 2), Timing())
 
@@ -26,7 +27,10 @@ def events(data: bytes) -> list[dict[str, Any]]:
 
 
 def chat_writer(*, include_usage: bool = False) -> ChatWriter:
-    return ChatWriter("id", 5, 'a "model"', include_usage=include_usage, token_bytes=BYTE_TOKENS)
+    writer = ChatWriter("id", 5, 'a "model"', include_usage=include_usage, token_bytes=BYTE_TOKENS)
+    request = GenerateRequest(model="m", prompt=TextPrompt("x"))
+    writer.begin(Call((request,), 2, True, include_usage), [Prepared(request, 1)] * 2)
+    return writer
 
 
 @pytest.mark.parametrize("text", ["x", 'q"\\\n\r\x00', "é🫠", "a\u2028b\u2029c\x85d", "\x1c\x1d\x1e\x0b\x0c"])
