@@ -17,7 +17,8 @@ MAX_TOOLS = 128
 MAX_TOOL_BYTES = 256 << 10
 """All tools of one request together, as JSON."""
 
-ToolName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
+"""Python's ``$`` would let a line feed follow."""
 
 
 class FunctionDefinition(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
+import msgspec
 
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.gateway.openai.reading.formats import ToolFormat
@@ -33,10 +33,10 @@ def call_grammar(tool_format: ToolFormat, functions: Sequence[ToolFunction], *, 
     for i, function in enumerate(functions):
         head = f'{{"name": {_quoted(function.name)}, "{tool_format.argument_key}": '
         guidance = {**_SPACING, "lenient": not function.is_strict}
-        schema = orjson.dumps({**function.schema, "x-guidance": guidance}).decode()
+        schema = msgspec.json.encode({**function.schema, "x-guidance": guidance}).decode()
         rules += [f"function_{i}: {_quoted(head)} arguments_{i} {_quoted('}')}", f"arguments_{i}: %json {schema}"]
     return Grammar(GrammarKind.LARK, "\n".join(rules) + "\n")
 
 
 def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
+    return msgspec.json.encode(text).decode()

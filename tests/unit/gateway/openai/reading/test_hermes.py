@@ -70,8 +70,9 @@ def test_any_chunking_says_the_same(data: st.DataObject) -> None:
     assert parse(parser(), data.draw(cuts(text))) == parse(parser(), [text])
 
 
+NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none() | st.booleans() | NUMBERS | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
