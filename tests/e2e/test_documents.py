@@ -17,8 +17,10 @@ ROUTES = [span.removeprefix("GET ") for span in spans(DOCUMENT) if span.startswi
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = write_model(tmp_path_factory.mktemp("model"))
-    with serving(str(model), "--served-model-name", "smollm2") as server:
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zurich"}}\n</tool_call>'
+    replies = [{"match": "in Zurich?", "steps": [call]}]
+    model = write_model(tmp_path_factory.mktemp("model"), replies=replies)
+    with serving(str(model), "--served-model-name", "smollm2", "--tool-call-parser", "hermes") as server:
         yield server.url
 
 
@@ -29,7 +31,7 @@ def answer_to(command: str, url: str) -> str:
 
 
 def test_a_whole_answer(url: str) -> None:
-    (command,) = [command for command in CURLS if "stream" not in command]
+    (command,) = [command for command in CURLS if "stream" not in command and "tools" not in command]
     answer = json.loads(answer_to(command, url))
     assert answer["choices"][0]["message"]["content"].strip()
 
@@ -39,6 +41,14 @@ def test_a_streamed_answer(url: str) -> None:
     events = re.findall(r"^data: (.*)$", answer_to(command, url), flags=re.M)
     assert events[-1] == "[DONE]"
     assert json.loads(events[-2])["usage"]["completion_tokens"] > 0
+
+
+def test_a_call_of_a_tool(url: str) -> None:
+    (command,) = [command for command in CURLS if "tools" in command]
+    choice = json.loads(answer_to(command, url))["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "get_weather", "arguments": '{"city": "Zurich"}'}
 
 
 @pytest.mark.parametrize("route", sorted(set(ROUTES)))

@@ -16,6 +16,8 @@ SPEC = EngineSpec(
     scheduler=SchedulerConfig(max_num_seqs=4, max_model_len=256, batching="dynamic", dynamic_delay_s=0.25),
     architecture="llama",
     has_chat_template=True,
+    tool_format="hermes",
+    reasoning_format="think",
     created_s=7,
     grace_s=1.5,
 )
@@ -57,6 +59,8 @@ def test_the_card_tells_the_tighter_of_the_limits() -> None:
         created_s=7,
         has_chat_template=True,
         capabilities=frozenset({"logprobs"}),
+        tool_format="hermes",
+        reasoning_format="think",
     )
 
 
