@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tiny_models import FAMILIES, tiny_model
@@ -55,7 +56,7 @@ def test_a_scripted_model_is_opened(tmp_path: Path) -> None:
     ],
 )
 def test_parsers_of_a_template_without_tools(
-    tmp_path: Path, settings: dict[str, str], formats: tuple[str, str]
+    tmp_path: Path, settings: dict[str, Any], formats: tuple[str, str]
 ) -> None:
     path = tmp_path / "tiny.fake.json"
     path.write_text("{}")
@@ -75,7 +76,7 @@ def test_parsers_of_a_template_without_tools(
         ({"tool_call_parser": "llama3"}, ("llama3", "think")),
     ],
 )
-def test_parsers_of_a_template_with_tools(directory: Path, settings: dict[str, str], formats: tuple[str, str]) -> None:
+def test_parsers_of_a_template_with_tools(directory: Path, settings: dict[str, Any], formats: tuple[str, str]) -> None:
     opened = open_model(ModelConfig(model=str(directory), **settings))
     assert (opened.tool_format, opened.reasoning_format) == formats
     assert opened.has_chat_template
