@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from tribar.core.requests import Delta, Prepared, Usage
-from tribar.gateway.openai.answer import Choice, ChunkFrame, finish_of, usage_object
+from tribar.gateway.openai.answer import Choice, ChunkFrame, finish_of, json_text, usage_object
 from tribar.gateway.openai.chat_message import delta_json, whole_message
 from tribar.gateway.openai.logprobs import chat_content
 from tribar.gateway.openai.reading.choice_reader import ChoiceReader, Reading
@@ -27,12 +27,14 @@ class ChatWriter:
         self._frame = ChunkFrame(answer_id, "chat.completion.chunk", created_s, model, include_usage=include_usage)
         self._token_bytes = token_bytes
         self._reading = Reading()
+        self._is_plain = True
         self._readers: list[ChoiceReader] = []
         self._opened: set[int] = set()
 
     def begin(self, call: Call, prepared: Sequence[Prepared]) -> None:
         """See ``AnswerWriter``."""
         self._reading = call.reading
+        self._is_plain = call.reading.is_plain
         self._readers = [
             ChoiceReader(call.reading, self._token_bytes, is_thinking=opens_thinking(one.ids, self._token_bytes))
             for one in prepared
@@ -44,20 +46,28 @@ class ChatWriter:
         start = b'{"index":%d,"delta":' % index
         if index not in self._opened:
             self._opened.add(index)
-            content = b'""' if self._reading.is_plain else b"null"
+            content = b'""' if self._is_plain else b"null"
             role = b'{"role":"assistant","content":' + content + b'},"logprobs":null,"finish_reason":null}'
             events = self._frame.event(start + role)
-        reader = self._readers[index]
-        written = [data for piece in reader.read(delta) if (data := delta_json(piece))]
+        if self._is_plain:  # most answers: no parser between model and client
+            if delta.text or delta.logprobs:
+                piece = b'{"content":' + json_text(delta.text) + b'},"logprobs":' + self._logprobs(delta)
+                events += self._frame.event(start + piece + b',"finish_reason":null}')
+        else:
+            events += self._read(index, delta, start)
+        if delta.finish is not None:
+            reason = self._readers[index].finish_reason(delta.finish).encode()
+            events += self._frame.event(start + b'{},"logprobs":null,"finish_reason":"' + reason + b'"}')
+        return events
+
+    def _read(self, index: int, delta: Delta, start: bytes) -> bytes:
+        written = [data for piece in self._readers[index].read(delta) if (data := delta_json(piece))]
         if delta.logprobs and not written:
             written = [b"{}"]
-        logprobs = self._logprobs(delta)
+        events, logprobs = b"", self._logprobs(delta)
         for data in written:
             events += self._frame.event(start + data + b',"logprobs":' + logprobs + b',"finish_reason":null}')
             logprobs = b"null"
-        if delta.finish is not None:
-            reason = reader.finish_reason(delta.finish).encode()
-            events += self._frame.event(start + b'{},"logprobs":null,"finish_reason":"' + reason + b'"}')
         return events
 
     def _logprobs(self, delta: Delta) -> bytes:

@@ -56,8 +56,9 @@ class ChoiceReader:
         pieces = self._parser.push(delta.text)
         if delta.finish is not None:
             pieces += self._parser.finish()
-        self._n_started += sum(isinstance(piece, CallStart) for piece in pieces)
-        self._n_ended += sum(isinstance(piece, CallEnd) for piece in pieces)
+        for piece in pieces:
+            self._n_started += isinstance(piece, CallStart)
+            self._n_ended += isinstance(piece, CallEnd)
         return pieces
 
     def finish_reason(self, finish: Finish) -> str:

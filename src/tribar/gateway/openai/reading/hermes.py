@@ -25,7 +25,7 @@ class HermesParser:
         self._pieces = PieceList(max_calls)
         self._buffer = ""
         self._call: CallObject | None = None
-        self._unsure = ""
+        self._unsure: list[str] = []
         self._is_closing = False
 
     def push(self, text: str) -> list[Piece]:
@@ -38,7 +38,7 @@ class HermesParser:
     def finish(self) -> list[Piece]:
         """See ``AnswerParser``."""
         if not self._is_closing:
-            self._pieces.content(self._unsure + self._buffer)
+            self._pieces.content("".join(self._unsure) + self._buffer)
         self._pieces.finish()
         return self._pieces.take()
 
@@ -51,7 +51,7 @@ class HermesParser:
         before, found, after = self._buffer.partition(OPEN)
         if found:
             self._pieces.content(before)
-            self._buffer, self._unsure = after, OPEN
+            self._buffer, self._unsure = after, [OPEN]
             self._call = CallObject(_ARGUMENT_KEYS)
             return True
         n_content = len(before) - n_held(before, OPEN)
@@ -64,13 +64,13 @@ class HermesParser:
         n_read = call.push(self._buffer)
         read, self._buffer = self._buffer[:n_read], self._buffer[n_read:]
         if call.name is None:
-            self._unsure += read
+            self._unsure.append(read)
             if call.is_over:
-                self._pieces.content(self._unsure)
-                self._call, self._unsure = None, ""
+                self._pieces.content("".join(self._unsure))
+                self._call, self._unsure = None, []
             return call.is_over
         if not had_begun:
-            self._unsure = ""
+            self._unsure = []
             self._pieces.start_call(call.name)
         self._pieces.arguments(call.take_arguments())
         if call.is_over:

@@ -24,7 +24,7 @@ class Llama3Parser:
         self._pieces = PieceList(max_calls)
         self._buffer = ""
         self._call: CallObject | None = None
-        self._unsure = ""
+        self._unsure: list[str] = []
         self._has_called = False
         self._is_content = False
 
@@ -37,7 +37,7 @@ class Llama3Parser:
 
     def finish(self) -> list[Piece]:
         """See ``AnswerParser``."""
-        self._pieces.content(self._unsure + self._buffer)
+        self._pieces.content("".join(self._unsure) + self._buffer)
         self._pieces.finish()
         return self._pieces.take()
 
@@ -55,7 +55,7 @@ class Llama3Parser:
             self._pieces.content(self._buffer[: len(self._buffer) - len(rest)])
         self._buffer = rest
         if not self._unsure and rest.startswith(TAG):
-            self._buffer, self._unsure = rest[len(TAG) :], TAG
+            self._buffer, self._unsure = rest[len(TAG) :], [TAG]
             return True
         if not self._unsure and TAG.startswith(rest):
             return False
@@ -70,12 +70,12 @@ class Llama3Parser:
         n_read = call.push(self._buffer)
         read, self._buffer = self._buffer[:n_read], self._buffer[n_read:]
         if call.name is None:
-            self._unsure += read
+            self._unsure.append(read)
             if call.is_over:
                 self._be_content()
             return call.is_over
         if not had_begun:
-            self._unsure = ""
+            self._unsure = []
             self._has_called = True
             self._pieces.start_call(call.name)
         self._pieces.arguments(call.take_arguments())
@@ -85,5 +85,5 @@ class Llama3Parser:
         return call.is_over
 
     def _be_content(self) -> None:
-        self._pieces.content(self._unsure)
-        self._unsure, self._call, self._is_content = "", None, True
+        self._pieces.content("".join(self._unsure))
+        self._unsure, self._call, self._is_content = [], None, True
