@@ -33,6 +33,14 @@ class ModelConfig:
     max_model_len: int | None = option(
         None, Integer(2, 1 << 24), "Longest prompt plus answer in tokens; by default what the model and memory allow."
     )
+    tool_call_parser: str = option(
+        "auto",
+        Choice(("auto", "none", "hermes", "llama3")),
+        "How the model writes calls of tools; auto: as its chat template says.",
+    )
+    reasoning_parser: str = option(
+        "auto", Choice(("auto", "none", "think")), "How it marks its thinking; auto: as its chat template says."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
