@@ -12,6 +12,8 @@ NAMES = (
     "prefix_cache",
     "kv_memory",
     "batching",
+    "fairness",
+    "intruder",
     "http_latency",
     "serving",
     "pace",

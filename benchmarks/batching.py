@@ -13,11 +13,10 @@ import statistics
 
 from benchmarks.drive import Run, StepCost, drive, submit
 from benchmarks.model import engine, prompt
-from tribar.core.ids import Row
+from benchmarks.virtual import Tokens
 from tribar.engine.config import Batching, SchedulerConfig
-from tribar.engine.grammar.base import Mask
 from tribar.engine.scheduler import Scheduler
-from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult, Ticket
+from tribar.runtime.runner import RunnerInfo, StepPlan
 from tribar.wire.messages import Submit
 
 POLICIES: tuple[Batching, ...] = ("continuous", "dynamic", "static")
@@ -79,24 +78,6 @@ def compare(title: str, runs: dict[Batching, Run]) -> None:
         )
     for name in POLICIES[1:]:
         print(f"  continuous / {name}: {runs['continuous'].tokens_per_s / runs[name].tokens_per_s:.1f}x")
-
-
-class Tokens:
-    """Draws the same token for every row that samples, at once: what a step costs is the virtual clock's affair."""
-
-    def launch(self, plan: StepPlan) -> Ticket:
-        """Keep the plan."""
-        self._plan = plan
-        return Ticket(plan.step)
-
-    def sample(self, ticket: Ticket, masks: dict[Row, Mask] | None = None) -> None:
-        """Nothing to compute."""
-
-    def collect(self, ticket: Ticket) -> StepResult:
-        """One token for each row that reached its last id."""
-        work = self._plan.work
-        pairs = zip(work.rows.tolist(), work.samples.tolist(), strict=True)
-        return StepResult(ticket, [RowResult(Row(row), [7] if is_sampled else []) for row, is_sampled in pairs])
 
 
 def simulate(n_requests: int, batch: int, cost: StepCost) -> dict[Batching, Run]:

@@ -29,13 +29,15 @@ def result_of(plan: StepPlan) -> StepResult:
     return StepResult(plan.step, [RowResult(Row(row), [row + plan.step] if samples else []) for row, samples in rows])
 
 
-def measure(title: str, n_waiting: int, n_output: int) -> None:
+def measure(title: str, n_waiting: int, n_output: int, n_tenants: int = 1) -> None:
     info = RunnerInfo(n_blocks=20_000, block_size=16, max_rows=N_SEQUENCES, vocab_size=50_000, max_model_len=8192)
-    scheduler = Scheduler(SchedulerConfig(max_num_seqs=N_SEQUENCES), info)
+    config = SchedulerConfig(max_num_seqs=N_SEQUENCES, max_waiting=1 << 20, max_waiting_tokens=1 << 30)
+    scheduler = Scheduler(config, info)
     rng = np.random.default_rng(0)
     for number in range(N_SEQUENCES + n_waiting):
         ids = rng.integers(0, info.vocab_size, N_PROMPT, dtype="<i4").tobytes()
-        scheduler.add(Submit(Uid(1, number), ids, SamplingParams(), n_output), 0.0)
+        tenant = f"tenant {number % n_tenants}"
+        scheduler.add(Submit(Uid(1, number), ids, SamplingParams(), n_output, tenant=tenant), 0.0)
     plans_s: list[float] = []
     commits_s: list[float] = []
     while (start_s := perf_counter()) and (plan := scheduler.plan(0.0)) is not None:
@@ -58,6 +60,8 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     measure("64 sequences, mostly decoding", n_waiting=0, n_output=N_OUTPUT)
     measure("64 rows kept full from a queue", n_waiting=1000, n_output=40)
+    measure("the same from 4096 requests of 64 tenants", n_waiting=4096, n_output=40, n_tenants=64)
+    measure("the same from 4096 requests of 4096 tenants", n_waiting=4096, n_output=40, n_tenants=4096)
 
 
 if __name__ == "__main__":

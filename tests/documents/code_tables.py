@@ -32,6 +32,7 @@ from tribar.gateway.openai.fields import (
 )
 from tribar.gateway.openai.shared_fields import MAX_LOGIT_BIAS, MAX_N, MAX_STOP_CHARS, MAX_STOPS
 from tribar.gateway.openai.tokenization import DetokenizeRequest, TokenizeBody, TokenizeFields
+from tribar.gateway.openai.tools import MAX_TOOL_BYTES, MAX_TOOLS
 from tribar.gateway.tgi import fields as tgi
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
@@ -104,6 +105,7 @@ def metric_rows() -> Sequence[Row]:
     families = EngineFamilies(registry)
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
+    families.refused.labels("m", "max_ttft")
     rows = []
     for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -149,6 +151,8 @@ def _values(schema: Mapping[str, Any]) -> str:
 def _one(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return "object"
+    if "enum" in schema:
+        return " or ".join(code(f'"{word}"') for word in schema["enum"])
     kind = str(schema.get("type", "any"))
     if kind == "array":
         return f"list{_size(schema, 'minItems', 'maxItems', '')} of {_values(schema['items'])}"
@@ -187,8 +191,12 @@ def limit_rows() -> Sequence[Row]:
         (f"{gateway.max_choices}", "400"),
         (f"{MAX_STOPS} of {MAX_STOP_CHARS} characters", "400 `invalid_value`"),
         (f"{MAX_LOGIT_BIAS} entries", "400"),
+        (f"{MAX_TOOLS}, together {MAX_TOOL_BYTES >> 10} KiB", "400, 413"),
         ("`--max-model-len`", "400 `context_length_exceeded`"),
         ("`--max-waiting`", "503"),
+        ("`--max-waiting-tokens`", "503"),
+        ("`--max-ttft`", "503"),
+        ("the bound / tenants waiting", "429"),
         (f"{MAX_PENDING} prompts", "503"),
         (f"{MAX_SOURCE_BYTES >> 10} KiB", "413"),
         (f"{MAX_JOBS}", "503"),

@@ -105,6 +105,7 @@ def test_named_metrics_exist(document: str) -> None:
     families = EngineFamilies(registry)
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
+    families.refused.labels("m", "max_ttft")
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in registry.collect()}
     named = set(re.findall(r"\btribar_[a-z0-9_]+", read(str(document))))

@@ -18,8 +18,10 @@ ROUTES = [span.removeprefix("GET ") for span in spans(DOCUMENT) if span.startswi
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = write_model(tmp_path_factory.mktemp("model"))
-    with serving(str(model), "--served-model-name", "smollm2") as server:
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zurich"}}\n</tool_call>'
+    replies = [{"match": "in Zurich?", "steps": [call]}]
+    model = write_model(tmp_path_factory.mktemp("model"), replies=replies)
+    with serving(str(model), "--served-model-name", "smollm2", "--tool-call-parser", "hermes") as server:
         yield server.url
 
 
@@ -31,7 +33,7 @@ def answer_to(command: str, url: str) -> str:
 
 def the_one(route: str) -> str:
     """The command of docs/serving.md that asks ``route``."""
-    (command,) = [command for command in CURLS if f"8000{route} " in command]
+    (command,) = [command for command in CURLS if f"8000{route} " in command and "tools" not in command]
     return command
 
 
@@ -57,7 +59,7 @@ def test_a_stream_of_tgi(url: str) -> None:
 
 
 def test_a_client_of_tgi(url: str) -> None:
-    (program,) = blocks(DOCUMENT, "python")
+    (program,) = [program for program in blocks(DOCUMENT, "python") if "huggingface_hub" in program]
     assert "http://127.0.0.1:8000" in program
     command = [sys.executable, "-c", program.replace("http://127.0.0.1:8000", url)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
@@ -65,8 +67,16 @@ def test_a_client_of_tgi(url: str) -> None:
     assert whole == streamed != ""
 
 
+def test_a_call_of_a_tool(url: str) -> None:
+    (command,) = [command for command in CURLS if "tools" in command]
+    choice = json.loads(answer_to(command, url))["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "get_weather", "arguments": '{"city": "Zurich"}'}
+
+
 def test_every_command_is_run() -> None:
-    assert len(CURLS) == 4
+    assert len(CURLS) == 5
 
 
 @pytest.mark.parametrize("route", sorted(set(ROUTES)))

@@ -57,8 +57,8 @@ def ids() -> list[int]:
 
 
 def asked(ids: list[int], level: str) -> list[list[int]]:
-    """A context of more than one span of 512 positions (not at the slow level), and others; the fourth shares it."""
-    longest = 60 if level == "portable" else 530
+    """One of more than a span of 512 positions (at the best level) and others; the fourth begins like the first."""
+    longest = 530 if level == LEVELS[0] else 60
     return [
         ids[:longest],
         ids[600:603],

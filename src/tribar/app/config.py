@@ -33,6 +33,14 @@ class ModelConfig:
     max_model_len: int | None = option(
         None, Integer(2, 1 << 24), "Longest prompt plus answer in tokens; by default what the model and memory allow."
     )
+    tool_call_parser: str = option(
+        "auto",
+        Choice(("auto", "none", "hermes", "llama3")),
+        "How the model writes calls of tools; auto: as its chat template says.",
+    )
+    reasoning_parser: str = option(
+        "auto", Choice(("auto", "none", "think")), "How it marks its thinking; auto: as its chat template says."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,20 @@ class EngineConfig:
         None, Integer(1, 1 << 20), "Most tokens of one step, prefill chunks and decodes together."
     )
     max_waiting: int = option(4096, Integer(1, 1 << 20), "Most requests in the queue; more are refused with 503.")
+    max_waiting_tokens: int | None = option(
+        None,
+        Integer(1, 1 << 34),
+        "Most prompt tokens in the queue; more are refused with 503. By default twice what can run, at least 1048576.",
+    )
+    max_ttft_s: float = option(
+        30.0,
+        Number(0, 86400),
+        "Requests whose first token is expected later than so many seconds are refused with 503; 0 is no limit.",
+        key="max_ttft",
+    )
+    tpot_target_ms: float = option(
+        50.0, Number(0, 60000), "Milliseconds of a step beside running streams; prefill is cut to it. 0 is no target."
+    )
     batching: str = option("continuous", Choice(("continuous", "dynamic", "static")), "When sequences join a batch.")
     allocator: str = option("paged", Choice(("paged", "contiguous")), "How KV memory is given to sequences.")
     enable_prefix_caching: bool = option(True, Switch(), "Reuse the KV of equal prefixes.")

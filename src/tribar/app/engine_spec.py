@@ -18,6 +18,8 @@ def engine_spec(resolved: ResolvedConfig, opened: OpenedModel, *, grace_s: float
         scheduler=resolved.scheduler_config,
         architecture=opened.architecture,
         has_chat_template=opened.has_chat_template,
+        tool_format=opened.tool_format,
+        reasoning_format=opened.reasoning_format,
         created_s=int(time.time()),
         grace_s=grace_s,
         vocabulary=Vocabulary(tuple(tokenizer.token_bytes), tokenizer.special_ids, frozenset(opened.text.end_ids)),

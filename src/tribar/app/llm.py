@@ -33,6 +33,9 @@ from tribar.runtime.sources.progress import silent
 
 Message = Mapping[str, Any]
 
+PATIENT: Mapping[str, object] = {"max_ttft": 0, "tpot_target_ms": 0}
+"""Defaults of ``LLM`` that differ from a server's: a program waits for its whole batch and wants it done soon."""
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -55,7 +58,8 @@ class LLM:
             print(llm.generate("Once upon a time", max_tokens=32)[0].text)
 
     ``options`` are those of ``tribar serve``'s model and engine, in Python spelling (``max_num_seqs=8``,
-    ``kv_cache_memory="1GiB"``). Raises a ``TribarError`` for options or models that cannot be used.
+    ``kv_cache_memory="1GiB"``), with the defaults of ``PATIENT``. Raises a ``TribarError`` for options or models that
+    cannot be used.
 
     Every method that generates takes ``sampling_params`` (default: what ``SamplingParams()`` says) and, as keywords,
     the further fields of ``GenerateRequest``: ``max_tokens`` (default: the room that is left), ``stop``,
@@ -63,7 +67,7 @@ class LLM:
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, **options: object) -> None:
-        self._start(config_from_keywords({"model": model, **options}), silent)
+        self._start(config_from_keywords({"model": model, **PATIENT, **options}), silent)
 
     @classmethod
     def from_config(cls, config: ServeConfig, *, progress: Progress = silent) -> Self:

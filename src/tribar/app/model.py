@@ -4,35 +4,43 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tribar.app.config import ModelConfig
 from tribar.app.resolve import BLOCK_SIZE, ModelFacts
+from tribar.core.errors import InvalidRequest
 from tribar.engine.model_text import ModelText
 from tribar.runtime.fake import is_fake_model, load_fake_model, load_fake_text
 from tribar.runtime.fake.model import SUFFIX
 from tribar.runtime.sources import Progress, fetch_model
 from tribar.runtime.sources.progress import silent
 
+if TYPE_CHECKING:
+    from tribar.runtime.text.chat_template import ChatTemplate
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedModel:
-    """What the front end knows of a model. ``architecture`` is the family's name."""
+    """What the front end knows of a model. ``architecture`` is the family's name, formats as in ``ModelCard``."""
 
     facts: ModelFacts
     architecture: str
     text: ModelText
     has_chat_template: bool
+    tool_format: str = ""
+    reasoning_format: str = ""
 
 
 def open_model(config: ModelConfig, progress: Progress = silent) -> OpenedModel:
     """Fetch ``config.model`` where it is not local yet, and read its header and tokenizer.
 
-    Raises ``NotFound``, ``Unavailable`` or ``BadModelFile`` in one line.
+    Raises ``NotFound``, ``Unavailable``, ``BadModelFile``, or ``InvalidRequest`` for a parser that cannot work, in one
+    line.
     """
     name = config.served_model_name or model_name(config.model)
     if is_fake_model(Path(config.model)):
-        return _open_fake(name, Path(config.model))
-    return _open_checkpoint(name, fetch_model(config.model, progress))
+        return _open_fake(name, Path(config.model), config)
+    return _open_checkpoint(name, fetch_model(config.model, progress), config)
 
 
 def model_name(model: str) -> str:
@@ -49,7 +57,7 @@ def model_name(model: str) -> str:
     return last.removesuffix(".gguf").removesuffix(SUFFIX) or model
 
 
-def _open_fake(name: str, path: Path) -> OpenedModel:
+def _open_fake(name: str, path: Path, config: ModelConfig) -> OpenedModel:
     model = load_fake_model(path)
     facts = ModelFacts(
         name=name,
@@ -60,10 +68,17 @@ def _open_fake(name: str, path: Path) -> OpenedModel:
         kv_numbers_per_block=BLOCK_SIZE,
         is_fake=True,
     )
-    return OpenedModel(facts, "fake", load_fake_text(path), has_chat_template=True)
+    return OpenedModel(
+        facts,
+        "fake",
+        load_fake_text(path),
+        has_chat_template=True,
+        tool_format=_tool_format(config.tool_call_parser, None),
+        reasoning_format=_chosen(config.reasoning_parser, ""),
+    )
 
 
-def _open_checkpoint(name: str, path: Path) -> OpenedModel:
+def _open_checkpoint(name: str, path: Path, config: ModelConfig) -> OpenedModel:
     from tribar.runtime.architectures import kv_bytes_per_block, open_checkpoint
     from tribar.runtime.text.text import load_text
 
@@ -81,4 +96,30 @@ def _open_checkpoint(name: str, path: Path) -> OpenedModel:
     finally:
         checkpoint.close()
     text = load_text(path)
-    return OpenedModel(facts, description.family, text, has_chat_template=text.template is not None)
+    template = text.template
+    return OpenedModel(
+        facts,
+        description.family,
+        text,
+        has_chat_template=template is not None,
+        tool_format=_tool_format(config.tool_call_parser, template),
+        reasoning_format=_chosen(config.reasoning_parser, template.reasoning_format if template else ""),
+    )
+
+
+def _tool_format(asked: str, template: "ChatTemplate | None") -> str:
+    """The format of calls. A template without tools gets them described in Hermes' convention, and no other."""
+    knows_tools = template is not None and template.knows_tools
+    if asked == "llama3" and not knows_tools:
+        raise InvalidRequest(
+            "--tool-call-parser llama3 needs a chat template that knows tools, and this model has none: "
+            "take --tool-call-parser hermes",
+            param="tool_call_parser",
+        )
+    return _chosen(asked, template.tool_format if template is not None else "")
+
+
+def _chosen(asked: str, found: str) -> str:
+    if asked == "auto":
+        return found
+    return "" if asked == "none" else asked

@@ -16,6 +16,9 @@ BLOCK_SIZE = 16
 KEPT_FRACTION = 0.1
 """Share of the memory that is never planned for: page cache, other programs, estimates that were too small."""
 
+MIN_WAITING_TOKENS = 1 << 20
+"""So many prompt tokens may wait unless the operator says otherwise: 4 MiB of ids."""
+
 FRONT_END_BYTES = 256 << 20
 ENGINE_BYTES = {"native": 128 << 20, "torch": 512 << 20, "fake": 64 << 20}
 """Resident code and scratch space of an engine beside weights and KV cache."""
@@ -119,6 +122,9 @@ def resolve(
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             max_waiting=engine.max_waiting,
+            max_waiting_tokens=engine.max_waiting_tokens or max(MIN_WAITING_TOKENS, 2 * max_num_seqs * max_model_len),
+            max_ttft_s=engine.max_ttft_s or None,
+            tpot_target_s=engine.tpot_target_ms / 1e3 or None,
             prefix_caching=engine.enable_prefix_caching,
             batching=cast(Batching, engine.batching),
             allocator=cast(Allocator, engine.allocator),

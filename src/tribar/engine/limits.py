@@ -6,6 +6,7 @@ import numpy as np
 
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.sequence import Sequence
 from tribar.runtime.runner import RunnerInfo
 from tribar.wire.messages import Submit
 
@@ -21,7 +22,6 @@ class Limits:
 
     max_model_len: int
     max_running: int
-    max_waiting: int
     vocab_size: int
     pool_tokens: int
     lookahead: int
@@ -43,12 +43,15 @@ class Limits:
         return cls(
             max_model_len=max_model_len,
             max_running=max_running,
-            max_waiting=config.max_waiting,
             vocab_size=info.vocab_size,
             pool_tokens=pool_tokens,
             lookahead=lookahead,
             capabilities=info.capabilities,
         )
+
+    def n_covered(self, sequence: Sequence) -> int:
+        """How many positions the block table of ``sequence`` must cover for its next step."""
+        return min(sequence.n_total + self.lookahead, self.max_model_len)
 
     def check(self, submit: Submit) -> None:
         """Raise ``InvalidRequest`` for a request that can never run, ``Unsupported`` for a wish nobody here grants."""

@@ -6,11 +6,14 @@ result; up to ``info.depth`` steps may be planned before the first of them is co
 computed and a planned sample as one unknown token; if the sequence turns out to have ended, what was planned beyond
 its end is discarded.
 
-Order of service: lower ``priority`` number first, then arrival (FCFS). Within a step first the running sequences that
-lack one token, then the prefill chunks of running ones, then newcomers, under ``max_num_batched_tokens``. At most
-that many sequences run, so a prefill always gets on by at least one token. Nobody overtakes for good: a newcomer
-without room stops all behind it, and one that waits for a prefix being computed is passed over only until then.
-Out of KV blocks, the newest running sequence is preempted: its full blocks stay cached and it queues at its old place.
+Order of service: lower ``priority`` number first, then the tenant that was served least (``Tenants``), a tenant's
+requests first come first served. Within a step first the running sequences that lack one token; the prefill that is
+left under ``max_num_batched_tokens`` and the ``ChunkBudget`` is offered to running sequences and newcomers in that
+order, so that no tenant's long prompts hold up another's newcomer. At most as many sequences run as a step may have
+tokens, so somebody's prefill always gets on. Nobody overtakes for good: a newcomer without room stops all behind it,
+and one that waits for a prefix being computed is passed over only until then. Out of KV blocks, the one that started
+last is preempted: its full blocks stay cached and it is the next of its tenant to start. So is one of a tenant with
+many rows when they are all taken and the next to start is of a tenant with few (``one_to_yield``).
 
 With k = ``max_tokens_per_step`` > 1 a sampled row gains 1..k tokens and has then computed all but the last of them;
 its block table always covers k - 1 positions more, cut at ``max_model_len``: the table bounds what a runner may draft.
@@ -22,27 +25,31 @@ token: the mask of the next one depends on it.
 from collections import deque
 from collections.abc import Set
 
-from tribar.core.errors import Conflict, Internal, Overloaded, TribarError, Unavailable
+from tribar.core.errors import Conflict, Internal, TribarError, Unavailable
 from tribar.core.ids import Row, Uid
 from tribar.core.requests import AbortReason
 from tribar.engine.batching.policies import POLICIES
 from tribar.engine.config import SchedulerConfig
 from tribar.engine.counters import Counters
 from tribar.engine.deadlines import Deadlines
+from tribar.engine.forecast import Forecast
 from tribar.engine.grammar.base import Constraint, Mask
+from tribar.engine.intake import Intake
 from tribar.engine.kv.allocators import create_allocator
-from tribar.engine.kv.base import Admission
 from tribar.engine.limits import Limits
 from tribar.engine.outcome import aborted, failed, output_of, refused
+from tribar.engine.pace import Pace
+from tribar.engine.prefills import Prefills
 from tribar.engine.residents import Residents
 from tribar.engine.sequence import Sequence, State, from_submit
 from tribar.engine.step import Step
+from tribar.engine.tenants import Tenants
 from tribar.engine.waiting import WaitingQueue
 from tribar.runtime.runner import RowResult, RunnerInfo, StepPlan, StepResult
 from tribar.wire.messages import Output, Stats, Submit
 
 RETRY_AFTER_S = 1.0
-"""When a refused client may try again: a queue that is full moves within a second or so."""
+"""When a client that was refused by an engine that is shutting down may try the next one."""
 
 
 class Scheduler:
@@ -57,13 +64,28 @@ class Scheduler:
         self._policy = POLICIES[config.batching](config)
         self._by_uid: dict[Uid, Sequence] = {}
         self._deadlines = Deadlines(self._by_uid)
-        self._waiting = WaitingQueue()
-        self._unconstrained: dict[Uid, Sequence] = {}
+        self._tenants = Tenants()
+        self._waiting = WaitingQueue(self._tenants)
         self._residents = Residents(info.max_rows, self._kv, self._policy.holds_finished)
+        self._pace = Pace()
+        self._forecast = Forecast(self._pace, self._tenants, self._waiting, self._residents, self.limits, config)
+        self._intake = Intake(config, self._waiting, self._forecast)
         self._in_flight: deque[Step] = deque()
         self._is_draining = False
         self._n_arrived = 0
+        self._next_step_from_s: float | None = None
         self._counters = Counters()
+        self._prefills = Prefills(
+            waiting=self._waiting,
+            residents=self._residents,
+            tenants=self._tenants,
+            kv=self._kv,
+            policy=self._policy,
+            limits=self.limits,
+            pace=self._pace,
+            target_s=config.tpot_target_s,
+            on_start=self._started,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -73,28 +95,28 @@ class Scheduler:
     @property
     def awaiting_grammars(self) -> Set[Uid]:
         """The requests that ``constrain`` is to be called for."""
-        return self._unconstrained.keys()
+        return self._waiting.unready.keys()
 
     def add(self, submit: Submit, now_s: float, constraint: Constraint | None = None) -> None:
         """Queue a request. One with a grammar but no ``constraint`` yet is queued by ``constrain``.
 
-        Raises ``InvalidRequest`` or ``Unsupported`` when it can never run, ``Overloaded`` when the queue is full,
-        ``Unavailable`` when draining, ``Conflict`` when the uid is in use; then it is forgotten. ``max_tokens`` beyond
-        the room that is left ends by length.
+        Raises ``InvalidRequest`` or ``Unsupported`` when it can never run, ``Overloaded`` or ``RateLimited`` when the
+        queue is full or it would not be served in time (``Intake``), ``Unavailable`` when draining, ``Conflict`` when
+        the uid is in use; then it is forgotten. ``max_tokens`` beyond the room that is left ends by length.
         """
         if self._is_draining:
             raise Unavailable("the engine is shutting down", retry_after_s=RETRY_AFTER_S)
         if submit.uid in self._by_uid:
             raise Conflict(f"request {submit.uid} is being served already")
         self.limits.check(submit)
-        if self._n_waiting >= self.limits.max_waiting:
-            raise Overloaded(f"{self._n_waiting} requests are waiting already", retry_after_s=RETRY_AFTER_S)
+        self._intake.check(submit)
         self._n_arrived += 1
         sequence = from_submit(submit, self._n_arrived, now_s, self.limits.max_model_len)
         sequence.constraint = constraint
         self._by_uid[submit.uid] = sequence
+        self._tenants.join(submit.tenant)
         if submit.grammar and constraint is None:
-            self._unconstrained[submit.uid] = sequence
+            self._waiting.add_unready(sequence)
         else:
             self._waiting.add(sequence)
         if submit.deadline_s is not None:
@@ -102,11 +124,10 @@ class Scheduler:
 
     def constrain(self, uid: Uid, outcome: Constraint | TribarError) -> Output | None:
         """Queue one of ``awaiting_grammars``, at the place of its arrival; or end it, where its grammar is no good."""
-        sequence = self._unconstrained[uid]
         if isinstance(outcome, TribarError):
-            self._end(sequence, State.FAILED)
+            self._end(self._waiting.unready[uid], State.FAILED)
             return refused(uid, outcome)
-        del self._unconstrained[uid]
+        sequence = self._waiting.remove_unready(uid)
         sequence.constraint = outcome
         self._waiting.add(sequence)
         return None
@@ -157,9 +178,10 @@ class Scheduler:
         """The fields of ``Stats`` that a scheduler knows; the times are the loop's."""
         usage = self._kv.usage(self._residents.all())
         counters = self._counters
+        outlook = self._forecast.of(1, 1, "", 0)
         return Stats(
             n_running=len(self._residents.running),
-            n_waiting=self._n_waiting,
+            n_waiting=self._waiting.load.n_requests,
             n_blocks=usage.n_blocks,
             n_blocks_used=usage.n_used,
             n_blocks_cached=usage.n_cached,
@@ -171,18 +193,24 @@ class Scheduler:
             n_prefix_queried=counters.n_prefix_queried,
             n_prefix_hit=counters.n_prefix_hit,
             n_preemptions=counters.n_preemptions,
+            n_waiting_tokens=self._waiting.load.n_tokens,
+            ttft_estimate_s=0.0 if outlook is None else outlook.ttft_s,
+            prefill_budget=self._prefills.n_offered,
+            refused=dict(self._intake.refused),
         )
 
     def plan(self, now_s: float) -> StepPlan | None:
         """The next step, to be launched now; None when there is nothing to compute or ``depth`` steps are in flight."""
         if len(self._in_flight) >= self._depth:
             return None
-        step = Step(self._counters.n_steps, self._budget)
+        yielding = self._prefills.one_to_yield(now_s)
+        if yielding is not None:
+            self._preempt(yielding)
+        step = Step(self._counters.n_steps, self._budget, now_s)
         is_roomy = self._plan_decodes(step)
         self._plan_held(step)
-        self._plan_prefills(step)
-        if self._waiting and (is_roomy or not self._residents.running):
-            self._admit(step, now_s)
+        step.end_decodes()
+        self._prefills.plan(step, now_s, may_start=is_roomy or not self._residents.running)
         if not step.sequences:
             return None
         self._counters.n_steps += 1
@@ -204,6 +232,7 @@ class Scheduler:
         if [row_result.row for row_result in result.rows] != step.rows:
             raise Internal(f"step {step.number}: the result's rows are not those of its plan")
         self._in_flight.popleft()
+        self._observe(step, now_s)
         outputs: list[Output] = []
         for i, sequence in enumerate(step.sequences):
             if sequence.state < State.FINISHED:
@@ -215,12 +244,15 @@ class Scheduler:
             elif step.samples[i]:  # a dummy decode of a held row, or a token drawn beyond the end
                 sequence.advance(step.positions[i] + step.sizes[i], len(result.rows[i].tokens))
             self._residents.collected(sequence)
+        self._next_step_from_s = now_s if self._residents.running else None
         return outputs
 
     def check(self) -> None:
         """Raise ``AssertionError`` where lists, rows, blocks and counts contradict each other. Slow; for tests."""
-        live = [*self._waiting, *self._unconstrained.values(), *self._residents.running]
+        live = [*self._waiting, *self._waiting.unready.values(), *self._residents.running]
         assert sorted(self._by_uid) == sorted(sequence.uid for sequence in live), "a request is lost"
+        self._tenants.check([sequence.tenant for sequence in live])
+        self._waiting.check()
         self._residents.check(step.sequences for step in self._in_flight)
 
     def assert_idle(self) -> None:
@@ -229,10 +261,6 @@ class Scheduler:
         usage = self._kv.usage(())
         assert self.is_idle, "the scheduler is not idle"
         assert usage.n_used == usage.slots_used == usage.slots_allocated == 0, f"KV is still held: {usage}"
-
-    @property
-    def _n_waiting(self) -> int:
-        return len(self._waiting) + len(self._unconstrained)
 
     def _plan_decodes(self, step: Step) -> bool:
         """Plan the running sequences that lack one token, oldest first. False if KV blocks ran out on the way."""
@@ -258,50 +286,18 @@ class Scheduler:
             if is_decoding and sequence.n_total < self.limits.max_model_len and self._cover(sequence, step):
                 step.compute(sequence, 1)
 
-    def _plan_prefills(self, step: Step) -> None:
-        for sequence in self._residents.running:
-            if step.budget == 0:
-                return
-            n_missing = sequence.n_total - sequence.n_computed
-            if n_missing > 1:
-                step.compute(sequence, min(n_missing, step.budget))
+    def _started(self, sequence: Sequence) -> None:
+        self._forecast.started(sequence)
+        self._counters.count_start(sequence)
 
-    def _admit(self, step: Step, now_s: float) -> None:
-        """Start waiting sequences while policy, rows, budget and blocks allow; looks at ``max_running`` at most."""
-        residents = self._residents
-        room = min(residents.rows.n_free, self.limits.max_running - residents.n_computing)
-        quota = min(room, self._policy.n_admissible(len(residents), self._waiting, now_s))
-        if quota <= 0:
-            return
-        n_started, is_full = 0, False
-        for sequence in self._waiting.head(self.limits.max_running):
-            if n_started == quota or step.budget == 0 or sequence.is_leaving:
-                break
-            admission = self._kv.admit(sequence, len(residents.running), self._n_covered(sequence))
-            if admission is Admission.FULL:
-                is_full = True
-                break
-            if admission is Admission.ADMITTED:
-                self._start(sequence, step, now_s)
-                n_started += 1
-        self._policy.admitted(n_started, is_full or n_started == room)
-
-    def _start(self, sequence: Sequence, step: Step, now_s: float) -> None:
-        self._waiting.remove(sequence)
-        self._residents.join(sequence)
-        if sequence.started_s is None:
-            sequence.started_s = now_s
-            sequence.n_cached = sequence.n_computed
-            self._counters.count_start(sequence)
-        step.add(sequence)
-        step.compute(sequence, min(sequence.n_total - sequence.n_computed, step.budget))
-
-    def _n_covered(self, sequence: Sequence) -> int:
-        return min(sequence.n_total + self.limits.lookahead, self.limits.max_model_len)
+    def _observe(self, step: Step, now_s: float) -> None:
+        """Learn from how long a step took: from its plan, or from the end of the one before where work went on."""
+        started_s = step.planned_s if self._next_step_from_s is None else self._next_step_from_s
+        self._pace.observe(step.load(), now_s - started_s)
 
     def _cover(self, sequence: Sequence, step: Step) -> bool:
         """Make the block table long enough for the next token. False, and nothing changed, when no block is left."""
-        n_tokens = self._n_covered(sequence)
+        n_tokens = self.limits.n_covered(sequence)
         if n_tokens <= sequence.n_slots:
             return True
         blocks = self._kv.grow(sequence, n_tokens)
@@ -340,7 +336,9 @@ class Scheduler:
         if step.samples[i]:
             n_before = len(sequence.ids)
             n_visible = sequence.accept(result.tokens)
-            self._counters.n_output_tokens += len(sequence.ids) - n_before
+            n_gained = len(sequence.ids) - n_before
+            self._counters.n_output_tokens += n_gained
+            self._tenants.charge_output(sequence.tenant, n_gained)
             if sequence.first_token_s is None:
                 sequence.first_token_s = now_s
             sequence.advance(end, len(result.tokens))
@@ -356,10 +354,13 @@ class Scheduler:
     def _end(self, sequence: Sequence, state: State) -> None:
         """Forget a request that has, or is about to get, its terminal output; its row leaves as the policy says."""
         del self._by_uid[sequence.uid]
+        self._tenants.leave(sequence.tenant)
+        if sequence.started_s is not None:
+            self._forecast.ended(sequence)
         if sequence.state is State.RUNNING:
             self._residents.finish(sequence)
-        elif sequence.uid in self._unconstrained:
-            del self._unconstrained[sequence.uid]
+        elif sequence.uid in self._waiting.unready:
+            self._waiting.remove_unready(sequence.uid)
         else:  # waiting; after a preemption the row may still be leaving by itself
             self._waiting.remove(sequence)
         sequence.state = state

@@ -37,7 +37,8 @@ class Sequence:
         n_total        len(ids) plus one unknown token per launched step that samples
 
     ``max_total`` is where it ends by length. Where ``is_prompt_only``, what is drawn behind the prompt is dropped.
-    ``order`` sorts sequences: lower priority number first, then arrival.
+    ``order`` sorts sequences: lower priority number first, then arrival while it waits for its first start, then the
+    order of starts.
     ``block_ids`` covers ``n_slots`` positions; ``n_in_flight`` counts launched steps that name the row.
     ``is_leaving``: the row is given up, blocks and row return when ``n_in_flight`` reaches 0. ``constraint`` is where
     the output stands in the request's grammar; None without a grammar, and until it is compiled.
@@ -55,6 +56,7 @@ class Sequence:
     public_tag: bytes
     private_tag: bytes
     arrived_s: float
+    tenant: str
     is_prompt_only: bool = False
 
     state: State = State.WAITING
@@ -81,10 +83,16 @@ class Sequence:
 
     # What it cost.
     n_cached: int = 0
+    n_paid: int = 0
     n_preemptions: int = 0
     n_scored: int = 0
     started_s: float | None = None
     first_token_s: float | None = None
+
+    @property
+    def n_missing(self) -> int:
+        """Tokens that are known but not computed."""
+        return self.n_total - self.n_computed
 
     @property
     def is_finished(self) -> bool:
@@ -184,6 +192,7 @@ def from_submit(submit: Submit, arrival: int, now_s: float, max_model_len: int) 
         public_tag=b"public" + adapter_tag,
         private_tag=b"private" + adapter_tag + submit.namespace,
         arrived_s=now_s,
+        tenant=submit.tenant,
         n_prompt=n_prompt,
         n_total=n_prompt,
     )

@@ -28,6 +28,8 @@ class EngineSpec:
     scheduler: SchedulerConfig = SchedulerConfig()
     architecture: str = ""
     has_chat_template: bool = False
+    tool_format: str = ""
+    reasoning_format: str = ""
     created_s: int = 0
     grace_s: float = 30.0
     vocabulary: Vocabulary = Vocabulary()
@@ -62,6 +64,8 @@ class EngineSpec:
             created_s=self.created_s,
             has_chat_template=self.has_chat_template,
             capabilities=info.capabilities | ({"grammars"} if takes_grammars else set()),
+            tool_format=self.tool_format,
+            reasoning_format=self.reasoning_format,
         )
 
 

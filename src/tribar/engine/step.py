@@ -4,6 +4,7 @@ import numpy as np
 
 from tribar.core.ids import BlockId, Row
 from tribar.engine.grammar.base import Mask
+from tribar.engine.pace import StepLoad
 from tribar.engine.sequence import Sequence
 from tribar.runtime.runner import AddRow, Int32s, StepPlan, Work
 
@@ -11,25 +12,21 @@ from tribar.runtime.runner import AddRow, Int32s, StepPlan, Work
 class Step:
     """Collects the work of a step; afterwards it remembers which sequence each result belongs to.
 
-    ``budget`` is how many tokens may still be planned. The lists are parallel, one entry per row that computes.
+    ``budget`` is how many tokens may still be planned. The lists are parallel, one entry per row that computes; the
+    first ``n_decodes`` of them are decodes, which attend to ``decode_context`` positions together.
     """
 
     __slots__ = (
-        "_add",
-        "_append",
-        "_constrained",
-        "budget",
-        "number",
-        "positions",
-        "rows",
-        "samples",
-        "sequences",
-        "sizes",
-    )
+        "_add", "_append", "_constrained", "budget", "decode_context", "n_decodes", "number", "planned_s", "positions",
+        "rows", "samples", "sequences", "sizes",
+    )  # fmt: skip
 
-    def __init__(self, number: int, budget: int) -> None:
+    def __init__(self, number: int, budget: int, planned_s: float) -> None:
         self.number = number
         self.budget = budget
+        self.planned_s = planned_s
+        self.n_decodes = 0
+        self.decode_context = 0
         self.sequences: list[Sequence] = []
         self.rows: list[Row] = []
         self.positions: list[int] = []
@@ -79,6 +76,17 @@ class Step:
             for sequence in self._constrained
             if sequence.constraint is not None and not sequence.is_finished
         }
+
+    def end_decodes(self) -> None:
+        """What is planned so far are the decodes."""
+        self.n_decodes = len(self.rows)
+        self.decode_context = sum(self.positions)
+
+    def load(self) -> StepLoad:
+        """What this step computes."""
+        chunks = zip(self.positions[self.n_decodes :], self.sizes[self.n_decodes :], strict=True)
+        context = sum(size * (position + size / 2) for position, size in chunks)
+        return StepLoad(self.n_decodes, sum(self.sizes) - self.n_decodes, self.decode_context, context)
 
     def plan(self, drop: tuple[Row, ...]) -> StepPlan:
         """The plan for the runner; its arrays are its own."""

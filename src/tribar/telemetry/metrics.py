@@ -14,6 +14,9 @@ REQUEST_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20
 _GAUGES = {
     "num_requests_running": "Sequences that hold a row of the engine.",
     "num_requests_waiting": "Sequences that wait for a row.",
+    "num_tokens_waiting": "Prompt tokens of the requests in the queue.",
+    "time_to_first_token_estimate_seconds": "What a short request of a new tenant would wait now; 0 while unknown.",
+    "prefill_budget_tokens": "Prefill tokens that the latest step could take.",
     "kv_cache_usage_ratio": "Share of the KV blocks that sequences hold, 0 to 1.",
     "kv_cache_reusable_ratio": "Share of the KV blocks that are free, but hold a prefix that can be reused, 0 to 1.",
     "kv_slots_used_ratio": "Share of the allocated KV memory that holds tokens, 0 to 1; 0 when none is allocated.",
@@ -25,7 +28,7 @@ _COUNTERS = {
     "n_output_tokens": ("generation_tokens", "Generated tokens."),
     "n_prefix_queried": ("prefix_cache_queries", "Prompt tokens looked up in the prefix cache."),
     "n_prefix_hit": ("prefix_cache_hits", "Prompt tokens found in the prefix cache."),
-    "n_preemptions": ("num_preemptions", "Sequences thrown back to the queue for want of blocks."),
+    "n_preemptions": ("num_preemptions", "Sequences thrown back to the queue for want of blocks or rows."),
     "step_s": ("engine_step_seconds", "Time spent in steps."),
     "runner_s": ("engine_runner_seconds", "Time of the steps spent in the runner."),
 }
@@ -60,6 +63,9 @@ class EngineFamilies:
             ("model", "finished_reason"),
             registry=registry,
         )
+        self.refused = Counter(
+            "tribar_request_refused", "Requests refused on arrival.", ("model", "reason"), registry=registry
+        )
 
 
 class EngineMetrics:
@@ -73,22 +79,31 @@ class EngineMetrics:
         self._counters = {field: counter.labels(model) for field, counter in families.counters.items()}
         self._histograms = {name: histogram.labels(model) for name, histogram in families.histograms.items()}
         self._finished = families.finished
+        self._refused = families.refused
         self._model = model
         self._counted = dict.fromkeys(self._counters, 0.0)
+        self._counted_refused: dict[str, int] = {}
 
     def on_stats(self, stats: EngineSnapshot) -> None:
         """Take over an engine's snapshot."""
         self._set("num_requests_running", stats.n_running)
         self._set("num_requests_waiting", stats.n_waiting)
+        self._set("num_tokens_waiting", stats.n_waiting_tokens)
+        self._set("time_to_first_token_estimate_seconds", stats.ttft_estimate_s)
+        self._set("prefill_budget_tokens", stats.prefill_budget)
         self._set("kv_cache_usage_ratio", _ratio(stats.n_blocks_used, stats.n_blocks))
         self._set("kv_cache_reusable_ratio", _ratio(stats.n_blocks_cached, stats.n_blocks))
         self._set("kv_slots_used_ratio", _ratio(stats.kv_slots_used, stats.kv_slots_allocated))
         counts: dict[str, float] = {field: getattr(stats, field) for field in self._counters}
-        if any(counts[field] < self._counted[field] for field in counts):
+        is_reset = any(counts[field] < self._counted[field] for field in counts)
+        if is_reset or any(stats.refused.get(reason, 0) < n for reason, n in self._counted_refused.items()):
             self._forget_counts()
         for field, counter in self._counters.items():
             counter.inc(counts[field] - self._counted[field])
         self._counted = counts
+        for reason, n in stats.refused.items():
+            self._refused.labels(self._model, reason).inc(n - self._counted_refused.get(reason, 0))
+        self._counted_refused = dict(stats.refused)
 
     def on_first_token(self, ttft_s: float) -> None:
         """A request's first token came."""
@@ -119,6 +134,7 @@ class EngineMetrics:
 
     def _forget_counts(self) -> None:
         self._counted = dict.fromkeys(self._counters, 0.0)
+        self._counted_refused = {}
 
 
 def metrics_text(registry: CollectorRegistry) -> bytes:

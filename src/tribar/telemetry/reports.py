@@ -1,5 +1,6 @@
 """What telemetry reads: shapes of values that other rooms hand over (``wire.Stats``, the engine client's reports)."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from tribar.core.requests import Timing, Usage
@@ -81,6 +82,26 @@ class EngineSnapshot(Protocol):
     @property
     def runner_s(self) -> float:
         """Seconds of these spent in the runner."""
+        ...
+
+    @property
+    def n_waiting_tokens(self) -> int:
+        """Prompt tokens of those that wait."""
+        ...
+
+    @property
+    def ttft_estimate_s(self) -> float:
+        """Seconds to the first token of a short request that came now; 0 while unknown."""
+        ...
+
+    @property
+    def prefill_budget(self) -> int:
+        """Prefill tokens that the latest step could take."""
+        ...
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Requests refused since the engine's start, by reason."""
         ...
 
 

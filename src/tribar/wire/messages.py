@@ -125,7 +125,10 @@ class Stats(msgspec.Struct, tag=10, array_like=True, frozen=True):
 
     Gauges: ``n_running``, ``n_waiting``, ``n_blocks_used`` (held by sequences), ``n_blocks_cached`` (free, but with
     reusable content), ``n_blocks``. ``kv_slots_used`` over ``kv_slots_allocated`` is the share of allocated KV
-    memory that holds tokens. The rest are counters since the engine's start.
+    memory that holds tokens. ``n_waiting_tokens`` are the prompts in the queue, ``ttft_estimate_s`` is how long a short
+    request of a new tenant would wait for its first token (0 while unknown), ``prefill_budget`` how many prefill
+    tokens the latest step could take. The rest are counters since the engine's start; ``refused`` has one for each
+    reason of ``engine.intake``.
     """
 
     n_running: int = 0
@@ -143,6 +146,10 @@ class Stats(msgspec.Struct, tag=10, array_like=True, frozen=True):
     n_preemptions: int = 0
     step_s: float = 0.0
     runner_s: float = 0.0
+    n_waiting_tokens: int = 0
+    ttft_estimate_s: float = 0.0
+    prefill_budget: int = 0
+    refused: dict[str, int] = {}
 
 
 ToEngine = Hello | Submit | Abort | Drain

@@ -131,7 +131,7 @@ def test_a_reader_that_never_reads_is_aborted() -> None:
     with serve(config=GatewayConfig(stall_timeout_s=0.3), fake=fake, other=other) as served:
         request = post(CHAT, body(stream=True))
         connections = [served.connect(request, receive_buffer=4096) for _ in range(10)]
-        served.until(fake, lambda f: f.n_running == 10)
+        served.until(fake, lambda f: f.n_running + f.n_aborted == 10)
         with served.connect(post(CHAT, body(stream=True, model="other"), "Connection: close")) as connection:
             assert b"[DONE]" in read_all(connection)
         served.until(fake, lambda f: f.n_aborted == 10 and f.n_running == 0)

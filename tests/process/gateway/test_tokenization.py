@@ -12,6 +12,9 @@ from tribar.gateway.config import GatewayConfig
 from tribar.gateway.openapi import BODIES
 
 
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     with serve(config=GatewayConfig(offload_bytes=50_000), fake=FakeGenerator(speak("hi"))) as served:
@@ -54,7 +57,8 @@ def test_large_texts_leave_the_loop(served: Served) -> None:
         ("/tokenize", {"prompt": "x" * 70_000}, "prompt"),
         ("/tokenize", {"messages": []}, "messages"),
         ("/tokenize", {"messages": [{"role": "critic", "content": "x"}]}, "messages[0].role"),
-        ("/tokenize", {"prompt": "x", "tools": [{"type": "function"}]}, "tools"),
+        ("/tokenize", {"prompt": "x", "tools": [{"type": "function"}]}, "tools[0].function"),
+        ("/tokenize", {"prompt": "x", "tools": [TOOL]}, "tools"),
         ("/tokenize", {"prompt": "x", "model": "none"}, "model"),
         ("/detokenize", {"tokens": [1, 256]}, "tokens[1]"),
         ("/detokenize", {"tokens": [-1]}, "tokens[0]"),

@@ -129,6 +129,7 @@ def test_a_half_size_cache_type_holds_twice_as_much() -> None:
 def test_what_was_asked_for_is_taken() -> None:
     asked = config(
         max_model_len=512, threads=5, max_num_seqs=7, max_num_batched_tokens=99, max_waiting=3,
+        max_waiting_tokens=77, max_ttft_s=2.5, tpot_target_ms=20.0,
         kv_cache_memory_bytes=GIB, batching="static", allocator="contiguous", enable_prefix_caching=False,
         weights="bf16",
     )  # fmt: skip
@@ -137,6 +138,15 @@ def test_what_was_asked_for_is_taken() -> None:
     assert (runner.n_threads, runner.weights, runner.max_model_len, runner.max_rows) == (5, "bf16", 512, 7)
     assert (scheduler.max_num_batched_tokens, scheduler.max_waiting, scheduler.prefix_caching) == (99, 3, False)
     assert (scheduler.batching, scheduler.allocator) == ("static", "contiguous")
+    assert (scheduler.max_waiting_tokens, scheduler.max_ttft_s, scheduler.tpot_target_s) == (77, 2.5, 0.02)
+
+
+def test_zero_is_no_bound_and_the_queue_holds_twice_what_runs_at_the_longest() -> None:
+    resolved = resolve(config(max_ttft_s=0.0, tpot_target_ms=0.0, max_num_seqs=100), machine(2, 24), SMOL)
+    scheduler = resolved.scheduler_config
+    assert (scheduler.max_ttft_s, scheduler.tpot_target_s) == (None, None)
+    assert scheduler.max_waiting_tokens == 2 * 100 * scheduler.max_model_len > 1 << 20
+    assert resolve(config(max_num_seqs=1), machine(2, 24), SMOL).scheduler_config.max_waiting_tokens == 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,22 @@ async def test_a_queue_that_is_full_refuses_at_once() -> None:
         assert all(terminal.error == "Overloaded" for terminal in terminals if isinstance(terminal, Failed))
 
 
+async def test_a_full_queue_still_takes_another_tenant_and_says_when_to_come_back() -> None:
+    gate = Gate(at=0)
+    async with running(make_engine(gate, replace(LIMITS, max_num_seqs=1, max_waiting=4))) as engine:
+        talker = await introduced(engine)
+        first = await talker.submit(0, tenant="a")
+        await asyncio.to_thread(gate.reached.wait)
+        of_a = [await talker.submit(i, tenant="a") for i in range(1, 6)]
+        of_b = [await talker.submit(i, tenant="b") for i in range(6, 9)]
+        gate.open.set()
+        ends = [await talker.ended(uid) for uid in (first, *of_a, *of_b)]
+        refused = [terminal for terminal in ends if isinstance(terminal, Failed)]
+        assert [terminal.error for terminal in refused] == ["Overloaded", "RateLimited"]
+        assert all(1 <= (terminal.retry_after_s or 0) <= 600 for terminal in refused)
+        assert [type(terminal) for terminal in ends[6:]] == [Finished, Finished, Failed]
+
+
 async def test_a_client_that_uses_a_uid_twice_is_hung_up_on() -> None:
     gate = Gate(at=2)
     async with running(make_engine(gate)) as engine:

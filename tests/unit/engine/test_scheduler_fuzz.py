@@ -1,10 +1,12 @@
 """Random requests, aborts, deadlines, errors and preemptions against a simulated runner (BUG-025, Laws 3 and 7)."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from tests.unit.engine.driving import VOCAB_SIZE, Client, Drive
 
+from tribar.core.errors import Overloaded, RateLimited
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import Wants
 from tribar.engine.config import Allocator, Batching, SchedulerConfig
@@ -18,7 +20,10 @@ def random_drive(rng: Random, batching: Batching, allocator: Allocator, depth: i
         max_num_seqs=rng.randint(1, 6),
         max_num_batched_tokens=rng.randint(1, 24),
         max_model_len=rng.randint(8, 40),
-        max_waiting=100,
+        max_waiting=rng.choice([4, 100]),
+        max_waiting_tokens=rng.choice([40, 1000]),
+        max_ttft_s=rng.choice([None, 5.0]),
+        tpot_target_s=rng.choice([None, 0.02]),
         prefix_caching=rng.random() < 0.8,
         batching=batching,
         allocator=allocator,
@@ -38,32 +43,34 @@ def random_drive(rng: Random, batching: Batching, allocator: Allocator, depth: i
     )
 
 
-def add_random(rng: Random, drive: Drive, number: int, stems: list[list[int]]) -> Client:
-    """Prompts share stems, so that prefixes are shared, diverge inside blocks, and are asked for again."""
+def add_random(rng: Random, drive: Drive, number: int, stems: list[list[int]]) -> Client | None:
+    """Prompts share stems, so that prefixes are shared, diverge in blocks, and are asked for again. None: refused."""
     longest = drive.scheduler.limits.max_model_len - 1
     stem = rng.choice(stems)
     prompt = stem[: rng.randint(0, len(stem))] + [rng.randrange(VOCAB_SIZE) for _ in range(rng.randint(0, 6))]
     stem_like = prompt[:longest] or [1]
-    return drive.add(
-        number,
-        stem_like,
-        rng.randint(0, 20),
-        client=rng.randint(1, 2),
-        stop_ids=tuple(rng.sample(range(VOCAB_SIZE), rng.choice([0, 1, 3]))),
-        namespace=rng.choice([b"", b"a"]),
-        public_prefix_tokens=rng.choice([0, 0, 7]),
-        adapter=rng.choice(["", "", "x"]),
-        priority=rng.choice([0, 0, 0, 1, -1]),
-        deadline_s=rng.choice([None, None, None, 3.0]),
-        wants=Wants(prompt_logprobs=rng.choice([None, None, None, 0])),
-    )
+    fields: dict[str, Any] = {
+        "client": rng.randint(1, 2),
+        "stop_ids": tuple(rng.sample(range(VOCAB_SIZE), rng.choice([0, 1, 3]))),
+        "namespace": rng.choice([b"", b"a"]),
+        "public_prefix_tokens": rng.choice([0, 0, 7]),
+        "adapter": rng.choice(["", "", "x"]),
+        "priority": rng.choice([0, 0, 0, 1, -1]),
+        "deadline_s": rng.choice([None, None, None, 3.0]),
+        "tenant": rng.choice("aaaabc"),
+        "wants": Wants(prompt_logprobs=rng.choice([None, None, None, 0])),
+    }
+    try:
+        return drive.add(number, stem_like, rng.randint(0, 20), **fields)
+    except (Overloaded, RateLimited):
+        return None
 
 
 def one_event(rng: Random, drive: Drive, stems: list[list[int]]) -> None:
     dice = rng.random()
     if dice < 0.25 and len(drive.scheduler._waiting) < 20:
         client = add_random(rng, drive, len(drive.clients), stems)
-        if rng.random() < 0.3:
+        if client is not None and rng.random() < 0.3:
             stems[rng.randrange(len(stems))] = client.prompt
     elif dice < 0.30 and drive.clients:
         client = rng.choice(list(drive.clients.values()))
@@ -76,6 +83,7 @@ def one_event(rng: Random, drive: Drive, stems: list[list[int]]) -> None:
     elif dice < 0.65:
         drive.plan()
     elif drive.plans:
+        drive.now_s += rng.choice([0.0, 0.01 * rng.random()])
         drive.commit()
     drive.scheduler.check()
 

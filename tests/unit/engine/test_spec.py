@@ -18,6 +18,8 @@ SPEC = EngineSpec(
     scheduler=SchedulerConfig(max_num_seqs=4, max_model_len=256, batching="dynamic", dynamic_delay_s=0.25),
     architecture="llama",
     has_chat_template=True,
+    tool_format="hermes",
+    reasoning_format="think",
     created_s=7,
     grace_s=1.5,
     vocabulary=Vocabulary((b"a", b"\xff", b"", b"<end>"), frozenset({3}), frozenset({3})),
@@ -60,6 +62,8 @@ def test_the_card_tells_the_tighter_of_the_limits() -> None:
         created_s=7,
         has_chat_template=True,
         capabilities=frozenset({"logprobs"}),
+        tool_format="hermes",
+        reasoning_format="think",
     )
 
 

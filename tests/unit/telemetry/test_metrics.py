@@ -44,13 +44,27 @@ def test_gauges_follow_the_snapshots(registry: CollectorRegistry, metrics: Engin
         n_blocks_cached=1,
         kv_slots_used=48,
         kv_slots_allocated=64,
+        n_waiting_tokens=700,
+        ttft_estimate_s=1.5,
+        prefill_budget=48,
     )
     metrics.on_stats(busy)
     names = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_ratio", "kv_cache_reusable_ratio"]
     assert [value(registry, name) for name in names] == [3, 2, 0.5, 0.125]
     assert value(registry, "kv_slots_used_ratio") == 0.75
+    new = ["num_tokens_waiting", "time_to_first_token_estimate_seconds", "prefill_budget_tokens"]
+    assert [value(registry, name) for name in new] == [700, 1.5, 48]
     metrics.on_stats(Stats(n_blocks=8))
     assert [value(registry, name) for name in [*names, "kv_slots_used_ratio"]] == [0] * 5
+
+
+def test_refusals_are_counted_by_reason_across_restarts(registry: CollectorRegistry, metrics: EngineMetrics) -> None:
+    for refused in ({"deadline": 2}, {"deadline": 3, "max_ttft": 1}, {"deadline": 1, "max_ttft": 0}):
+        metrics.on_stats(Stats(refused=refused))
+    metrics.on_disconnect()
+    metrics.on_stats(Stats(refused={"max_ttft": 5}))
+    counts = {name: value(registry, "request_refused_total", reason=name) for name in ("deadline", "max_ttft")}
+    assert counts == {"deadline": 4, "max_ttft": 6}
 
 
 def test_gauges_return_to_zero_when_the_engine_dies(registry: CollectorRegistry, metrics: EngineMetrics) -> None:

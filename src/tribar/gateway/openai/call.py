@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tribar.gateway.call import Call
+from tribar.gateway.openai.reading.choice_reader import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,10 @@ class Shows:
 
 @dataclass(frozen=True, slots=True)
 class OpenAiCall(Call):
-    """What a body of ``/v1/chat/completions`` or ``/v1/completions`` asks for."""
+    """What a body of ``/v1/chat/completions`` or ``/v1/completions`` asks for.
+
+    ``reading`` says what an answer may hold beside content.
+    """
 
     shows: Shows = Shows()
+    reading: Reading = Reading()

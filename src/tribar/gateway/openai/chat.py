@@ -1,6 +1,7 @@
 """The body of ``POST /v1/chat/completions`` -> the vocabulary of core."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -13,6 +14,7 @@ from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
 from tribar.gateway.openai.shared_fields import Count, SharedFields, checked_max_tokens, make_call
 from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.tools import MAX_TOOLS, Tool, ToolChoice, ToolPlan, plan_tools
 
 _RESERVED_KWARGS = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize"}
@@ -56,6 +58,7 @@ class MessageFields(msgspec.Struct, kw_only=True):
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 if TYPE_CHECKING:
@@ -103,6 +106,9 @@ class ChatFields(SharedFields, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
 
 
 ChatBody = with_fields(ChatFields, "ChatCompletionRequest", CHAT_FIELDS)
@@ -112,15 +118,29 @@ ChatBody = with_fields(ChatFields, "ChatCompletionRequest", CHAT_FIELDS)
 def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> OpenAiCall:
     """What ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, CHAT_FIELDS)
-    return make_call(
+    plan = plan_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls is not False, card=card)
+    call = make_call(
         body,
-        [chat_prompt(body, card)],
+        [chat_prompt(body, card, plan)],
         card=card,
         wants=_wants(body),
         max_tokens=_max_tokens(body, card),
         max_choices=max_choices,
         trace_id=trace_id,
     )
+    return _with_plan(call, plan)
+
+
+def _with_plan(call: OpenAiCall, plan: ToolPlan) -> OpenAiCall:
+    (request,) = call.requests
+    if plan.grammar is not None:
+        if request.grammar is not None:
+            raise InvalidRequest(
+                "tool_choice asks for a call of a tool, so the answer cannot follow another grammar",
+                param="tool_choice",
+            )
+        request = replace(request, grammar=plan.grammar)
+    return replace(call, requests=(request,), reading=plan.reading)
 
 
 def _wants(body: ChatFields) -> Wants:
@@ -142,8 +162,8 @@ def _max_tokens(body: ChatFields, card: ModelCard) -> int | None:
     return checked_max_tokens(old, "max_tokens", card)
 
 
-def chat_prompt(body: Conversation, card: ModelCard) -> ChatPrompt:
-    """The prompt that ``body`` describes. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
+def chat_prompt(body: Conversation, card: ModelCard, plan: ToolPlan) -> ChatPrompt:
+    """The prompt that ``body`` and its tools make. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     if not card.has_chat_template:
         raise InvalidRequest(
             f"the model {card.name!r} has no chat template: use /v1/completions", param="messages", code="no_template"
@@ -164,7 +184,7 @@ def chat_prompt(body: Conversation, card: ModelCard) -> ChatPrompt:
         raise InvalidRequest(f"{field} cannot be set there", param=field)
     generates = not continues if body.add_generation_prompt is None else body.add_generation_prompt
     messages = [_message(message, f"messages[{i}]") for i, message in enumerate(given)]
-    return ChatPrompt(messages, None, generates, continues, kwargs, body.add_special_tokens is not False)
+    return ChatPrompt(messages, plan.described, generates, continues, kwargs, body.add_special_tokens is not False)
 
 
 def _message(message: MessageFields, place: str) -> dict[str, Any]:
@@ -186,6 +206,11 @@ def _message(message: MessageFields, place: str) -> dict[str, Any]:
         )
     if message.tool_call_id is not None:
         plain["tool_call_id"] = message.tool_call_id
+    if message.reasoning_content:
+        if role != "assistant":
+            field = f"{place}.reasoning_content"
+            raise InvalidRequest(f"{field} belongs to the assistant", param=field)
+        plain["reasoning_content"] = message.reasoning_content
     return plain
 
 

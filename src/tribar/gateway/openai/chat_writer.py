@@ -10,12 +10,18 @@ from tribar.core.sampling.params import TokenLogprobs
 from tribar.gateway.answer import Choice, finish_of
 from tribar.gateway.call import AnswerHead
 from tribar.gateway.openai.call import OpenAiCall
+from tribar.gateway.openai.chat_message import delta_of, whole_message
 from tribar.gateway.openai.chunks import ChunkFrame, json_text, usage_object
 from tribar.gateway.openai.logprobs import TokenNames, chat_content, prompt_logprobs
+from tribar.gateway.openai.reading.choice_reader import ChoiceReader
+from tribar.gateway.openai.reading.thinking import opens_thinking
 
 
 class ChatWriter:
-    """Implements ``AnswerWriter``. The first chunk of a choice carries the role, the last the finish reason alone."""
+    """Implements ``AnswerWriter``. The first chunk of a choice carries the role, the last the finish reason alone.
+
+    Log-probabilities go with the tokens they belong to, whatever these are read as; a chunk may carry nothing else.
+    """
 
     def __init__(self, head: AnswerHead[OpenAiCall]) -> None:
         self._head = head
@@ -23,6 +29,12 @@ class ChatWriter:
         self._names = TokenNames(head.vocabulary, self._shows.tokens_as_ids)
         self._frame = ChunkFrame(head, "chat.completion.chunk")
         self._opened: set[int] = set()
+        reading, token_bytes = head.call.reading, head.vocabulary.token_bytes
+        self._reading = reading
+        self._readers = [
+            ChoiceReader(reading, token_bytes, is_thinking=opens_thinking(prepared.ids, token_bytes))
+            for prepared in head.prepared
+        ]
 
     def chunk(self, index: int, delta: Delta) -> bytes:
         """See ``AnswerWriter``."""
@@ -30,18 +42,28 @@ class ChatWriter:
         if index not in self._opened:
             more = {"prompt_token_ids": self._head.prompt_ids(0)} if self._shows.token_ids and not self._opened else {}
             self._opened.add(index)
-            role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+            content = "" if self._reading.is_plain else None
+            role = {"delta": {"role": "assistant", "content": content}, "logprobs": None, "finish_reason": None}
             events = self._frame.event(index, role, **more)
         self._frame.count(index, delta)
-        if delta.text or delta.logprobs:
-            content = {"content": json_text(delta.text)}
-            piece = {"delta": content, "logprobs": self._logprobs(delta.logprobs), "finish_reason": None}
-            events += self._frame.event(index, piece | self._token_ids(delta.token_ids))
+        ids, logprobs = delta.token_ids, delta.logprobs
+        for written in self._deltas(index, delta):
+            piece = {"delta": written, "logprobs": self._logprobs(logprobs), "finish_reason": None}
+            events += self._frame.event(index, piece | self._token_ids(ids))
+            ids, logprobs = (), ()
         if delta.finish is not None:
-            last: dict[str, Any] = {"delta": {}, "logprobs": None, "finish_reason": delta.finish.reason}
-            rest = () if delta.text or delta.logprobs else delta.token_ids
-            events += self._frame.event(index, last | self._token_ids(rest))
+            reason = self._readers[index].finish_reason(delta.finish)
+            last: dict[str, Any] = {"delta": {}, "logprobs": None, "finish_reason": reason}
+            events += self._frame.event(index, last | self._token_ids(ids))
         return events
+
+    def _deltas(self, index: int, delta: Delta) -> list[dict[str, Any]]:
+        """The pieces of the message in ``delta``; an empty one where there are only tokens to report."""
+        if self._reading.is_plain:  # most answers: no parser between model and client
+            return [{"content": json_text(delta.text)}] if delta.text or delta.logprobs else []
+        written = [piece for piece in map(delta_of, self._readers[index].read(delta)) if piece]
+        has_tokens = bool(delta.logprobs or (self._shows.token_ids and delta.token_ids and delta.finish is None))
+        return written or ([{}] if has_tokens else [])
 
     def _logprobs(self, logprobs: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
         return {"content": chat_content(logprobs, self._names), "refusal": None} if logprobs else None
@@ -51,23 +73,31 @@ class ChatWriter:
 
     def tail(self, usage: Usage) -> bytes:
         """See ``AnswerWriter``."""
-        return self._frame.tail(usage)
+        return self._frame.tail(usage, self._n_reasoning_tokens())
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         """See ``AnswerWriter``."""
         head = self._head
         answer = {"id": head.answer_id, "object": "chat.completion", "created": head.created_s, "model": head.model}
-        written = [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": choice.text, "refusal": None},
-                "logprobs": self._logprobs(choice.logprobs),
-                "finish_reason": finish_of(choice.finish).reason,
-            }
-            | self._token_ids(choice.token_ids)
-            for index, choice in enumerate(choices)
-        ]
-        return orjson.dumps(answer | {"choices": written, "usage": usage_object(usage)} | self._about_prompt(choices))
+        written = [self._choice(index, choice) for index, choice in enumerate(choices)]
+        counts = usage_object(usage, self._n_reasoning_tokens())
+        return orjson.dumps(answer | {"choices": written, "usage": counts} | self._about_prompt(choices))
+
+    def _choice(self, index: int, choice: Choice) -> dict[str, Any]:
+        finish, reader = finish_of(choice.finish), self._readers[index]
+        pieces = reader.read(Delta(choice.text, tuple(choice.token_ids), finish=finish))
+        written = {
+            "index": index,
+            "message": whole_message(pieces),
+            "logprobs": self._logprobs(choice.logprobs),
+            "finish_reason": reader.finish_reason(finish),
+        }
+        return written | self._token_ids(choice.token_ids)
+
+    def _n_reasoning_tokens(self) -> int | None:
+        if not self._reading.reasoning_format:
+            return None
+        return sum(reader.n_reasoning_tokens for reader in self._readers)
 
     def _about_prompt(self, choices: Sequence[Choice]) -> dict[str, Any]:
         more: dict[str, Any] = {}

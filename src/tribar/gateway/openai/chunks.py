@@ -10,13 +10,15 @@ from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.sse import DONE
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
-    """The ``usage`` object of the API."""
+def usage_object(usage: Usage, n_reasoning_tokens: int | None = None) -> dict[str, Any]:
+    """The ``usage`` object of the API; ``n_reasoning_tokens`` None where the model's thinking is not told apart."""
+    details = {"completion_tokens_details": {"reasoning_tokens": n_reasoning_tokens}}
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        **(details if n_reasoning_tokens is not None else {}),
     }
 
 
@@ -56,11 +58,11 @@ class ChunkFrame:
             middle += b"," + orjson.dumps(more)[1:-1]
         return self._start + middle + self._usage_so_far(index)
 
-    def tail(self, usage: Usage) -> bytes:
+    def tail(self, usage: Usage, n_reasoning_tokens: int | None = None) -> bytes:
         """The chunk without choices, where asked for, and the end."""
         if not self._shows.usage:
             return DONE
-        return self._start + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+        return self._start + b'],"usage":' + orjson.dumps(usage_object(usage, n_reasoning_tokens)) + b"}\n\n" + DONE
 
     def _usage_so_far(self, index: int) -> bytes:
         if not self._shows.continuous_usage:

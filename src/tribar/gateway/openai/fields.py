@@ -46,11 +46,8 @@ CHAT_FIELDS: dict[str, Neutral] = _BOTH | {
     "functions": ([],),
     "modalities": (["text"],),
     "moderation": (),
-    "parallel_tool_calls": (True, False),
     "prediction": (),
     "reasoning_effort": ("none",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
     "verbosity": ("medium",),
     "web_search_options": (),
 }
@@ -64,7 +61,6 @@ COMPLETION_FIELDS: dict[str, Neutral] = _BOTH | {
 TOKENIZE_FIELDS: dict[str, Neutral] = {
     "chat_template": (),
     "mm_processor_kwargs": ({},),
-    "tools": ([],),
 }
 
 MESSAGE_FIELDS: dict[str, Neutral] = {
@@ -72,7 +68,6 @@ MESSAGE_FIELDS: dict[str, Neutral] = {
     "audio": (),
     "function_call": (),
     "reasoning": ("",),
-    "reasoning_content": ("",),
     "refusal": ("",),
 }
 

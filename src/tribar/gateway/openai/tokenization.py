@@ -20,6 +20,7 @@ from tribar.gateway.openai.chat import Message, chat_prompt
 from tribar.gateway.openai.fields import TOKENIZE_FIELDS, refuse_unsupported
 from tribar.gateway.openai.shared_fields import TokenId
 from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.tools import MAX_TOOLS, Tool, plan_tools
 from tribar.gateway.vocabulary import Vocabulary
 
 ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -35,6 +36,7 @@ class TokenizeFields(msgspec.Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] | None = None
     return_token_strs: bool | None = None
 
 
@@ -88,8 +90,9 @@ def _prompt(body: TokenizeFields, generator: TextGenerator) -> Prompt:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("send either prompt or messages", param="prompt")
     if body.prompt is None:
-        return chat_prompt(body, generator.card())
-    for name in ("add_generation_prompt", "continue_final_message", "chat_template_kwargs"):
+        card = generator.card()
+        return chat_prompt(body, card, plan_tools(body.tools, None, is_parallel=True, card=card))
+    for name in ("add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools"):
         if getattr(body, name):
             raise InvalidRequest(f"{name} belongs to messages, not to a prompt", param=name)
     if not body.prompt:

@@ -8,6 +8,8 @@ from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
 from tribar.runtime.fake.model import FakeModel, load_fake_model
 from tribar.runtime.fake.replies import N_BYTES
+from tribar.runtime.text.chat_messages import join_parts, template_messages
+from tribar.runtime.text.described_tools import describe_tools
 from tribar.runtime.text.detokenizer import Detokenizer
 
 
@@ -41,16 +43,12 @@ class ByteTokenizer:
 
 
 class ByteTemplate:
-    """Renders a conversation as ``role: content`` lines and opens the assistant's turn."""
+    """Renders a conversation as ``role: content`` lines and opens the assistant's turn; tools are described in it."""
 
     def render(self, prompt: ChatPrompt) -> str:
-        """The prompt's text. Raises ``InvalidRequest`` for contents that are not text."""
-        lines = []
-        for i, message in enumerate(prompt.messages):
-            content = message.get("content")
-            if content is not None and not isinstance(content, str):
-                raise InvalidRequest("this model reads text contents only", param=f"messages[{i}].content")
-            lines.append(f"{message['role']}: {content or ''}")
+        """The prompt's text. Raises ``InvalidRequest`` naming the field for what is no conversation of texts."""
+        messages = describe_tools(template_messages(prompt.messages), prompt.tools)
+        lines = [f"{message['role']}: {join_parts(message)['content']}" for message in messages]
         if prompt.continue_final_message:
             return "\n".join(lines)
         return "".join(f"{line}\n" for line in lines) + ("assistant: " if prompt.add_generation_prompt else "")
@@ -71,8 +69,6 @@ class ByteText:
         """
         match prompt:
             case ChatPrompt():
-                if not prompt.messages:
-                    raise InvalidRequest("a conversation needs at least one message", param="messages")
                 ids = tuple(self.tokenizer.encode(self.template.render(prompt)))
             case TextPrompt(text):
                 ids = tuple(self.tokenizer.encode(text))

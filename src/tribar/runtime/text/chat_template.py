@@ -10,6 +10,8 @@ from tribar.core.errors import BadModelFile, InvalidRequest
 from tribar.core.requests import ChatPrompt
 from tribar.runtime.text.chat_messages import join_parts, template_messages
 from tribar.runtime.text.control_shield import ControlShield, Covered
+from tribar.runtime.text.described_tools import describe_tools
+from tribar.runtime.text.template_formats import reasoning_format_of, tool_format_of
 from tribar.runtime.text.template_sandbox import TemplateEnvironment
 
 _MAX_SOURCE_CHARS = 1 << 20
@@ -28,8 +30,12 @@ class ChatTemplate:
     """One model's chat template, compiled in a sandbox. Safe from several threads.
 
     ``special_tokens`` (bos_token, eos_token, ...) are the variables that templates read. ``tool_source`` is the
-    template for conversations with tools where a model has two. Rendering stops after ``time_limit_s`` or
-    ``max_chars`` characters. Raises ``BadModelFile`` for a source that is no template.
+    template for conversations with tools where a model has two. Where a template knows no tools, they and their calls
+    and results are described in messages. Rendering stops after ``time_limit_s`` or ``max_chars`` characters. Raises
+    ``BadModelFile`` for a source that is no template.
+
+    ``knows_tools``: whether the template for tools shows them. ``tool_format`` and ``reasoning_format`` are those of
+    ``ModelCard``, as far as the source tells them.
     """
 
     def __init__(
@@ -46,7 +52,12 @@ class ChatTemplate:
         self._tool_template = self._template if tool_source is None else self._compile(tool_source)
         self._special_tokens = dict(special_tokens or {})
         self._time_limit_s = time_limit_s
-        self._reads_parts = {template: self._probe(template) for template in (self._template, self._tool_template)}
+        templates = (self._template, self._tool_template)
+        self._reads_parts = {template: self._probe(template) for template in templates}
+        self._knows_tools = {template: self._probe_tools(template) for template in templates}
+        self.knows_tools = self._knows_tools[self._tool_template]
+        self.tool_format = tool_format_of(tool_source or source) if self.knows_tools else ""
+        self.reasoning_format = reasoning_format_of(source)
 
     def render(self, prompt: ChatPrompt, shield: ControlShield) -> Rendered:
         """The prompt's text, with what ``shield`` finds in it covered.
@@ -65,6 +76,8 @@ class ChatTemplate:
         given: dict[str, Any] = {"documents": None, **prompt.template_kwargs, **asked}
         given, covered = shield.cover(given)
         mark = _mark_end(prompt, given["messages"], covered)
+        if not self._knows_tools[template]:
+            given["messages"] = describe_tools(given["messages"], given["tools"])
         variables = self._special_tokens | given | {"add_generation_prompt": prompt.add_generation_prompt}
         text = self._run(template, variables, covered)
         if mark is not None:
@@ -90,6 +103,17 @@ class ChatTemplate:
             raise BadModelFile(f"the chat template is broken at line {error.lineno}: {error.message}") from error
         except (RecursionError, SyntaxError, ValueError) as error:
             raise BadModelFile(f"the chat template cannot be compiled: {error}") from error
+
+    def _probe_tools(self, template: jinja2.Template) -> bool:
+        """Whether the template shows the tools that it is given."""
+        function = {"name": "probe_tool", "description": "", "parameters": {"type": "object", "properties": {}}}
+        messages = [{"role": "user", "content": "probe"}]
+        variables = {**self._special_tokens, "messages": messages, "documents": None, "add_generation_prompt": True}
+        try:
+            text = self._run(template, variables | {"tools": [{"type": "function", "function": function}]}, Covered())
+        except InvalidRequest:
+            return False
+        return "probe_tool" in text
 
     def _probe(self, template: jinja2.Template) -> bool:
         """Whether the template reads contents that are lists of parts; most expect a string."""

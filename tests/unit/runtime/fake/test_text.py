@@ -8,7 +8,7 @@ from tribar.core.errors import InvalidRequest
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
 from tribar.runtime.fake.text import ByteText, load_fake_text
 
-PARTS = ChatPrompt([{"role": "user", "content": [{"type": "text", "text": "x"}]}])
+PICTURE = ChatPrompt([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def test_typed_special_tokens_are_plain_text(text: ByteText) -> None:
 
 
 def test_a_conversation_is_lines(text: ByteText) -> None:
-    messages: list[dict[str, str | None]] = [
+    messages: list[dict[str, str]] = [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": None},
+        {"role": "user", "content": ""},
     ]
     assert bytes(text.encode_prompt(ChatPrompt(messages))) == b"system: Be brief.\nuser: \nassistant: "
     assert bytes(text.encode_prompt(ChatPrompt(messages, add_generation_prompt=False))).endswith(b"user: \n")
@@ -50,9 +50,16 @@ def test_a_conversation_is_lines(text: ByteText) -> None:
     assert bytes(text.encode_prompt(prefilled)).endswith(b"\nassistant: So")
 
 
+def test_tools_are_described(text: ByteText) -> None:
+    """No template ignores them silently."""
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+    prompt = ChatPrompt([{"role": "user", "content": "hi"}], [tool])
+    assert b'<tools>\n{"type": "function", "function": {"name": "add"' in bytes(text.encode_prompt(prompt))
+
+
 @pytest.mark.parametrize(
     "prompt",
-    [TextPrompt(""), IdsPrompt(()), IdsPrompt((-1,)), IdsPrompt((260,)), ChatPrompt([]), PARTS],
+    [TextPrompt(""), IdsPrompt(()), IdsPrompt((-1,)), IdsPrompt((260,)), ChatPrompt([]), PICTURE],
 )
 def test_unusable_prompts_are_refused(text: ByteText, prompt: TextPrompt | IdsPrompt | ChatPrompt) -> None:
     """BUG-022."""
