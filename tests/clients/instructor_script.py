@@ -22,8 +22,8 @@ ASKED = {
 }
 
 
-class Person(BaseModel):
-    """Somebody."""
+class Person(BaseModel, extra="forbid"):
+    """Somebody. Where more fields were allowed, a small model would hardly come to an end."""
 
     name: str = Field(max_length=20)
     age: int = Field(ge=0, le=150)
@@ -36,8 +36,9 @@ def check_sync(mode: instructor.Mode) -> None:
         person, completion = ask.create_with_completion(response_model=Person, **ASKED)
         assert isinstance(person, Person), mode
         assert completion.usage.completion_tokens >= 5
-        *_, last = ask.create_partial(response_model=Person, **ASKED)
-        assert last.model_dump() == person.model_dump(), mode
+        partial = list(ask.create_partial(response_model=Person, **ASKED))
+        assert len(partial) > 3
+        assert Person.model_validate(partial[-1].model_dump()).age == person.age, mode
 
 
 async def check_async(mode: instructor.Mode) -> None:

@@ -21,8 +21,8 @@ TURNS = [
 ]
 
 
-class Place(BaseModel):
-    """A city."""
+class Place(BaseModel, extra="forbid"):
+    """A city. Where more fields were allowed, a small model would hardly come to an end."""
 
     name: str = Field(max_length=20)
     population: int = Field(ge=0, le=10**8)
@@ -34,8 +34,10 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-def chat_model() -> ChatOpenAI:
-    return ChatOpenAI(base_url=f"{URL}/v1", api_key="-", model=MODEL, temperature=0, max_tokens=24, max_retries=0)
+def chat_model(max_tokens: int = 24) -> ChatOpenAI:
+    return ChatOpenAI(
+        base_url=f"{URL}/v1", api_key="-", model=MODEL, temperature=0, max_tokens=max_tokens, max_retries=0
+    )
 
 
 def check_whole_answers() -> None:
@@ -86,7 +88,7 @@ def check_completions() -> None:
 
 
 def check_tools() -> None:
-    llm = chat_model().bind(max_tokens=200)
+    llm = chat_model(max_tokens=200)
     answer = llm.bind_tools([weather], tool_choice="weather").invoke("How is the weather in Rome?")
     (call,) = answer.tool_calls
     assert call["name"] == "weather"
@@ -96,7 +98,7 @@ def check_tools() -> None:
 
 
 def check_structured_output() -> None:
-    llm = chat_model().bind(max_tokens=200)
+    llm = chat_model(max_tokens=200)
     for method in ("json_schema", "function_calling"):
         made = llm.with_structured_output(Place, method=method).invoke("Describe the city of Rome.")
         assert isinstance(made, Place), method

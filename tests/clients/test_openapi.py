@@ -1,6 +1,6 @@
 """schemathesis makes requests out of our own OpenAPI document and holds the answers against it.
 
-No answer is a 5xx (see ``schemathesis.toml`` for the two that are meant), each has a documented status, type and shape,
+No answer is a 5xx (see ``schemathesis.toml`` for the one that is meant), each has a documented status, type and shape,
 what breaks the document is refused, and no request takes longer than ten seconds.
 """
 
