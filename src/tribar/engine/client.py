@@ -90,14 +90,17 @@ class EngineClient:
     async def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
         """See ``TextGenerator.generate``. ``prepared`` comes from this model's ``prepare``."""
         connection, card = self._line()
-        request = prepared.request
-        namespace = self._namespaces.digest(request.tenant, "", card)
-        answer = Answer(request, self._text)
+        namespace = self._namespaces.digest(prepared.request.tenant, "", card)
+        answer = Answer(prepared.request, self._text)
         uid, mailbox = connection.open()
         watch = RequestWatch(self._observer, self._clock, prepared.n_tokens)
         generation = Generation(connection, uid, mailbox, answer, watch, prepared.n_tokens)
+        submit = submission(uid, prepared, self._text.end_ids, namespace)
+        del prepared  # with a long prompt it would be most of what an open stream holds
         try:
-            await generation.submit(submission(uid, prepared, self._text.end_ids, namespace))
+            sending = generation.submit(submit)
+            del submit
+            await sending
             while not generation.is_over:
                 delta = await generation.next()
                 if delta is not None:

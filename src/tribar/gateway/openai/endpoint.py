@@ -7,7 +7,7 @@ which aborts their sequences; a request that ends by itself reads its generators
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from tribar.core.errors import Unsupported
 from tribar.core.ports import TextGenerator
-from tribar.core.requests import Finish, ModelCard, Prepared
+from tribar.core.requests import Delta, Finish, GenerateRequest, ModelCard, Prepared
 from tribar.core.sampling.seeds import choice_seed
 from tribar.gateway.body import BodyRoom, read_json_body
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
-from tribar.gateway.guard import disconnected, run_beside
+from tribar.gateway.guard import Lifeline
 from tribar.gateway.json_body import decode
 from tribar.gateway.merge import merge
 from tribar.gateway.openai.answer import AnswerWriter, Choice, total_usage
@@ -33,6 +33,7 @@ from tribar.gateway.openai.completion_writer import CompletionWriter
 from tribar.gateway.openai.completions import CompletionBody, completion_call
 from tribar.gateway.openai.shared_fields import Call, SharedFields
 from tribar.gateway.problem import as_tribar
+from tribar.gateway.pulse import Pulse
 from tribar.gateway.sse import DONE, EventSink
 
 
@@ -77,16 +78,17 @@ class GenerateEndpoint:
         self._room = room
         self._clock_s = clock_s
         self._decoder = msgspec.json.Decoder(dialect.body)
+        self._pulse = Pulse()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        generator, call = await self._read(scope, receive)
-        writer = self._writer(call)
-        if call.stream:
-            await self._stream(generator, call, writer, receive, send)
-        else:
-            body = await run_beside(_collect(generator, call, writer), disconnected(receive))
-            await Response(body, media_type="application/json")(scope, receive, send)
+        work = self._work(*await self._read(scope, receive))
+        if work.is_streamed:
+            await self._stream(work, receive, send)
+            return
+        async with Lifeline(receive):
+            body = await work.collect()
+        await Response(body, media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[TextGenerator, Call]:
         trace_id = scope["state"]["request_id"]
@@ -115,49 +117,79 @@ class GenerateEndpoint:
             token_bytes=token_bytes,
         )
 
-    async def _stream(
-        self, generator: TextGenerator, call: Call, writer: AnswerWriter, receive: Receive, send: Send
-    ) -> None:
+    def _work(self, generator: TextGenerator, call: Call) -> "_Work":
+        return _Work(generator, call.requests, call.n, self._writer(call), call.stream, call.include_usage)
+
+    async def _stream(self, work: "_Work", receive: Receive, send: Send) -> None:
         config = self._config
-        sink = EventSink(send, ping_interval_s=config.ping_interval_s, stall_timeout_s=config.stall_timeout_s)
-        work = _pump(generator, call, writer, sink)
+        lifeline = Lifeline(receive)
+        intervals = {"ping_interval_s": config.ping_interval_s, "stall_timeout_s": config.stall_timeout_s}
+        sink = EventSink(send, lifeline, self._pulse, **intervals)
         try:
-            await run_beside(work, disconnected(receive), sink.ping_forever())
+            async with lifeline:
+                sink.open()
+                try:
+                    await work.pump(sink)
+                finally:
+                    sink.close()
         except Exception as error:
             if sink.is_started:
                 await sink.fail(as_tribar(error))
             raise
 
 
-async def _collect(generator: TextGenerator, call: Call, writer: AnswerWriter) -> bytes:
-    prepared = await _prepare(generator, call)
-    choices = [Choice() for _ in prepared]
-    async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
-        async for index, delta in deltas:
-            choices[index].add(delta)
-    return writer.whole(choices, total_usage([choice.finish for choice in choices], call.n))
+class _Work:
+    """One call on its way. Prompts are let go once they have been sent: they may be larger than all the rest."""
 
+    __slots__ = ("_generator", "_include_usage", "_n", "_requests", "_writer", "is_streamed")
 
-async def _pump(generator: TextGenerator, call: Call, writer: AnswerWriter, sink: EventSink) -> None:
-    prepared = await _prepare(generator, call)
-    finishes: list[Finish | None] = [None] * len(prepared)
-    async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
-        async for index, delta in deltas:
-            finishes[index] = delta.finish or finishes[index]
-            if events := writer.chunk(index, delta):
-                await sink.write(events)
-    usage = total_usage(finishes, call.n)
-    await sink.finish(writer.usage_chunk(usage) + DONE if call.include_usage else DONE)
+    def __init__(
+        self,
+        generator: TextGenerator,
+        requests: Sequence[GenerateRequest],
+        n: int,
+        writer: AnswerWriter,
+        is_streamed: bool,
+        include_usage: bool,
+    ) -> None:
+        self.is_streamed = is_streamed
+        self._generator = generator
+        self._requests = requests
+        self._n = n
+        self._writer = writer
+        self._include_usage = include_usage
 
+    async def collect(self) -> bytes:
+        """The answer as a whole."""
+        streams = await self._streams()
+        choices = [Choice() for _ in streams]
+        async with aclosing(merge(streams)) as deltas:
+            async for index, delta in deltas:
+                choices[index].add(delta)
+        return self._writer.whole(choices, total_usage([choice.finish for choice in choices], self._n))
 
-async def _prepare(generator: TextGenerator, call: Call) -> list[Prepared]:
-    """One ``Prepared`` per choice. A prompt is tokenised once, whatever ``n`` is."""
-    choices = []
-    for request in call.requests:
-        await asyncio.sleep(0)  # a short prompt is tokenised on the loop; a hundred of them must not hold it together
-        prepared = await generator.prepare(request)
-        choices += [_for_choice(prepared, i) for i in range(call.n)]
-    return choices
+    async def pump(self, sink: EventSink) -> None:
+        """The answer piece by piece."""
+        streams = await self._streams()
+        finishes: list[Finish | None] = [None] * len(streams)
+        async with aclosing(merge(streams)) as deltas:
+            async for index, delta in deltas:
+                finishes[index] = delta.finish or finishes[index]
+                if events := self._writer.chunk(index, delta):
+                    await sink.write(events)
+        usage = total_usage(finishes, self._n)
+        await sink.finish(self._writer.usage_chunk(usage) + DONE if self._include_usage else DONE)
+
+    async def _streams(self) -> list[AsyncGenerator[Delta, None]]:
+        """One generation per choice. A prompt is tokenised once, whatever ``n`` is."""
+        streams = []
+        requests, self._requests = self._requests, ()
+        for i, request in enumerate(requests):
+            if i:  # a short prompt is tokenised on the loop; a hundred of them must not hold it together
+                await asyncio.sleep(0)
+            prepared = await self._generator.prepare(request)
+            streams += [self._generator.generate(_for_choice(prepared, choice)) for choice in range(self._n)]
+        return streams
 
 
 def _for_choice(prepared: Prepared, i: int) -> Prepared:
