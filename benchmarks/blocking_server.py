@@ -1,6 +1,6 @@
 """For contrast: the same streamed answers from a handler that blocks, one thread for each request.
 
-    python -m benchmarks.blocking_server [--tokens-per-s 20] [--core 0]     prints its port
+python -m benchmarks.blocking_server [--tokens-per-s 20] [--core 0]     prints its port
 """
 
 import argparse
@@ -32,7 +32,7 @@ def make_handler(tokens_per_s: float) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:  # noqa: N802  the base class's name
+        def do_POST(self) -> None:
             body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream; charset=utf-8")

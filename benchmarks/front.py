@@ -1,6 +1,6 @@
 """The front end alone, on one core, before a ``clock_engine``: the server's own parts, without its supervisor.
 
-    python -m benchmarks.front --socket PATH [--core 0]     prints its port once it is ready
+python -m benchmarks.front --socket PATH [--core 0]     prints its port once it is ready
 """
 
 import argparse

@@ -37,9 +37,11 @@ class Lifeline:
     ) -> None:
         self._is_open = False
         self._watch.cancel()
-        if self._error is not None and self._task.uncancel() <= self._n_cancelling:
-            if kind is None or issubclass(kind, asyncio.CancelledError):
-                raise self._error from None
+        if self._error is None:
+            return
+        is_ours = self._task.uncancel() <= self._n_cancelling
+        if is_ours and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise self._error from None
 
     def break_off(self, error: TribarError) -> None:
         """End the body with ``error``. The first call counts; after the end of the block it does nothing."""

@@ -5,8 +5,8 @@ which aborts their sequences; a request that ends by itself reads its generators
 """
 
 import asyncio
+import secrets
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -110,7 +110,7 @@ class GenerateEndpoint:
         if request.wants.logprobs is not None and not token_bytes:
             raise Unsupported(f"logprobs are not supported by the model {request.model!r}", param="logprobs")
         return self._dialect.make_writer(
-            f"{self._dialect.id_prefix}{uuid.uuid4().hex}",
+            f"{self._dialect.id_prefix}{secrets.token_hex(16)}",
             int(self._clock_s()),
             request.model,
             include_usage=call.include_usage,
@@ -123,8 +123,13 @@ class GenerateEndpoint:
     async def _stream(self, work: "_Work", receive: Receive, send: Send) -> None:
         config = self._config
         lifeline = Lifeline(receive)
-        intervals = {"ping_interval_s": config.ping_interval_s, "stall_timeout_s": config.stall_timeout_s}
-        sink = EventSink(send, lifeline, self._pulse, **intervals)
+        sink = EventSink(
+            send,
+            lifeline,
+            self._pulse,
+            ping_interval_s=config.ping_interval_s,
+            stall_timeout_s=config.stall_timeout_s,
+        )
         try:
             async with lifeline:
                 sink.open()
