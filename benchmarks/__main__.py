@@ -16,6 +16,11 @@ NAMES = (
     "serving",
     "pace",
     "accuracy",
+    "idle_streams",
+    "active_streams",
+    "far_reader",
+    "gateway_overhead",
+    "overload",
 )
 
 

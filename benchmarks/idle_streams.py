@@ -50,10 +50,8 @@ def measure(count: int, idle_s: float) -> float:
             generator.stop()
         _wait_for(lambda: n_files(front.pid) <= files)
         kept = (rss_bytes(front.pid) - before) / 1e6
-    line = (
-        f"{count:6} idle streams: {each:7.0f} bytes each, opened in {opened_s:.1f} s, {idle_share:.1%} of a core idle"
-    )
-    print(f"{line}; after closing {kept:.0f} MB are kept for reuse", flush=True)
+    print(f"{count:6} idle streams: {each:7.0f} bytes each, opened in {opened_s:.1f} s, ", end="")
+    print(f"{idle_share:.1%} of a core while they wait; after closing {kept:.0f} MB are kept for reuse", flush=True)
     return each
 
 

@@ -270,7 +270,8 @@ def main() -> None:
     async def measured() -> Result:
         return await Generator(plan).run()
 
-    sys.stdout.buffer.write(msgspec.msgpack.encode(uvloop.run(measured())))
+    with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # buffered, so that all of it is written
+        output.write(msgspec.msgpack.encode(uvloop.run(measured())))
 
 
 if __name__ == "__main__":
