@@ -89,7 +89,8 @@ def measure(server: Served, options: argparse.Namespace, label: str) -> None:
     flood = run(plan(server.port, options.tokens, options.seconds, rate))
     goodput = report(f"{label}, at {rate / capacity:.1f} times", flood, options.slo_s, options.seconds)
     print(f"  goodput is {goodput / capacity:.1%} of the capacity; ", end="")
-    print(f"memory of front end + engine: {at_rest} MB warm, {before} before, {megabytes(server.pid)} after", flush=True)
+    after = megabytes(server.pid)
+    print(f"memory of front end + engine: {at_rest} MB warm, {before} before, {after} after", flush=True)
 
 
 def main() -> None:
