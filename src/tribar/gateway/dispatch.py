@@ -30,10 +30,9 @@ class Dispatch:
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
-            if error.status_code not in {404, 405}:
-                raise
-            detail = f"there is no route {scope['method']} {scope['path'][:200]}"
-            raise HTTPException(error.status_code, detail, error.headers) from error
+            if error.status_code in {404, 405}:
+                error.detail = f"there is no route {scope['method']} {scope['path'][:200]}"
+            raise
 
 
 def _plain_posts(routes: Sequence[BaseRoute]) -> dict[str, ASGIApp]:
