@@ -28,6 +28,7 @@ BACKLOG = 2048
 def make_handler(tokens_per_s: float) -> type[BaseHTTPRequestHandler]:
     """The handler's class: all of its threads speak on the same beat, as the rows of one engine do."""
     token_bytes = clock_text().tokenizer.token_bytes
+    period_s = 1 / tokens_per_s
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -40,9 +41,9 @@ def make_handler(tokens_per_s: float) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             writer = ChatWriter("chatcmpl-0", 0, CARD.name, include_usage=False, token_bytes=token_bytes)
             for _ in range(body["max_tokens"]):
-                now_s = time.monotonic()
-                time.sleep(-now_s % (1 / tokens_per_s))
-                token = int(time.monotonic() / UNIT_S) % N_TICKS
+                beat_s = (time.monotonic() // period_s + 1) * period_s
+                time.sleep(max(0.0, beat_s - time.monotonic()))
+                token = int(beat_s / UNIT_S) % N_TICKS  # when an engine would have sent it
                 self._write(writer.chunk(0, Delta(token_bytes[token].decode(), (token,))))
             self._write(DONE)
             self._write(b"")

@@ -99,7 +99,7 @@ def main() -> None:
     """Serve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--socket", type=Path, required=True)
-    parser.add_argument("--tokens-per-s", type=float, default=20.0, help="0: accept requests and say nothing")
+    parser.add_argument("--tokens-per-s", type=float, default=20.0, help="0: say nothing; inf: answer at once")
     parser.add_argument("--core", type=int)
     options = parser.parse_args()
     if options.core is not None:

@@ -19,6 +19,7 @@ import uvloop
 
 from benchmarks.clock_engine import CARD, clock_text
 from benchmarks.processes import cores
+from tribar.app.collector import settle_collector
 from tribar.app.http_connection import ConnectionLimits
 from tribar.app.http_server import HttpServer
 from tribar.app.listener import bind
@@ -71,6 +72,7 @@ async def serve(path: Path) -> None:
     serving = asyncio.create_task(client.run())
     HttpServer(build_app(catalog), listener, limits).start()
     await client.wait_ready()
+    settle_collector()
     print(listener.getsockname()[1], flush=True)
     await serving
 

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 import tribar
+from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog
 from tribar.app.engine_spec import engine_spec
@@ -109,6 +110,7 @@ class FrontEnd:
             await self._first_of(serving, client.wait_ready())
             if not self._has_to_end():
                 self._is_ready = True
+                settle_collector()
                 ready_s = time.monotonic() - started_s
                 show_ready(console, self._resolved, client.card(), url_of(self._listener), ready_s)
                 await self._first_of(serving)
