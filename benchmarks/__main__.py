@@ -19,6 +19,11 @@ NAMES = (
     "pace",
     "grammar",
     "accuracy",
+    "idle_streams",
+    "active_streams",
+    "far_reader",
+    "gateway_overhead",
+    "overload",
 )
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
+from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
 from tribar.app.edge import Edge
@@ -106,6 +107,7 @@ class FrontEnd:
             await self._first_of(serving, client.wait_ready())
             if not self._has_to_end():
                 self._is_ready = True
+                settle_collector()
                 ready_s = time.monotonic() - started_s
                 show_ready(console, self._resolved, client.card(), url_of(self._listener), ready_s)
                 await self._first_of(serving)

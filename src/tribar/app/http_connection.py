@@ -62,6 +62,8 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """See ``asyncio.Protocol``."""
         super().connection_made(transport)
+        # Writing goes on only once the kernel has taken all: what is generated meanwhile becomes one larger event.
+        transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._limits.max_connections:
             self._refuse(503, Overloaded(f"{self._limits.max_connections} connections are open", retry_after_s=1))
 
@@ -114,6 +116,7 @@ class HttpConnection(HttpToolsProtocol):
             self._is_deaf = True
             return
         self._enter(_Phase.BODY)
+        self._unsent = (0, self._since_s)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -139,18 +142,19 @@ class HttpConnection(HttpToolsProtocol):
 
     def sweep(self, now_s: float) -> None:
         """Hang up if the client has kept this connection waiting for too long. ``now_s`` is monotonic."""
+        if not (self._is_answered() or self.transport.is_closing()):
+            return  # it is the application's, which has its own deadlines; most of thousands are
         if self._is_stalled(now_s):
             self.transport.abort()
-        elif not self.transport.is_closing() and self._is_answered():
+        elif not self.transport.is_closing():
             self._end_overdue(now_s - self._since_s)
 
     def _is_stalled(self, now_s: float) -> bool:
-        """Whether an answer waits and nothing of it was taken for ``stall_s``. A running one has its own deadline."""
+        """Whether the end of an answer waits and nothing of it was taken for ``stall_s``."""
         n_bytes = self.transport.get_write_buffer_size()
         if n_bytes != self._unsent[0] or not n_bytes:
             self._unsent = (n_bytes, now_s)
-        is_final = self.transport.is_closing() or self._is_answered()
-        return is_final and now_s - self._unsent[1] >= self._limits.stall_s
+        return now_s - self._unsent[1] >= self._limits.stall_s
 
     def _end_overdue(self, waited_s: float) -> None:
         match self._phase:

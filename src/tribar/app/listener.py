@@ -8,6 +8,9 @@ from tribar.core.errors import Conflict, Forbidden, InvalidRequest
 
 _BACKLOG = 2048
 
+_MAX_UNSENT_BYTES = 4096
+"""What is sent and not acknowledged does not count: a long line is still filled."""
+
 
 def bind(host: str, port: int) -> socket.socket:
     """A bound TCP socket that does not listen yet; the caller closes it. ``port`` 0 takes any free one.
@@ -38,7 +41,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(listener: socket.socket) -> None:
-    """Begin to queue connections. Raises ``Conflict`` where another process bound the port and was faster."""
+    """Begin to queue connections. Raises ``Conflict`` where another process bound the port and was faster.
+
+    They inherit a small limit on what the kernel holds unsent, so that a reader behind a slow or lossy line is known as
+    one at once, and not after hundreds of small events that could have been one.
+    """
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
     try:
         listener.listen(_BACKLOG)
     except OSError as error:

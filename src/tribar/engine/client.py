@@ -96,15 +96,18 @@ class EngineClient:
     async def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
         """See ``TextGenerator.generate``. ``prepared`` comes from this model's ``prepare``."""
         connection, card = self._line()
-        request = prepared.request
-        namespace = self._namespaces.digest(request.tenant, "", card)
-        answer = Answer(request, self._text)
+        namespace = self._namespaces.digest(prepared.request.tenant, "", card)
+        answer = Answer(prepared.request, self._text)
         uid, mailbox = connection.open()
         watch = RequestWatch(self._observer, self._clock, prepared.n_tokens)
         generation = Generation(connection, uid, mailbox, answer, watch, prepared.n_tokens)
+        n_public = self._public_prefix.count(prepared.ids or ())
+        submit = submission(uid, prepared, self._text.end_ids, namespace, n_public)
+        del prepared  # with a long prompt it would be most of what an open stream holds
         try:
-            n_public = self._public_prefix.count(prepared.ids or ())
-            await generation.submit(submission(uid, prepared, self._text.end_ids, namespace, n_public))
+            sending = generation.submit(submit)
+            del submit
+            await sending
             while not generation.is_over:
                 delta = await generation.next()
                 if delta is not None:

@@ -3,19 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
+from tribar.gateway.dispatch import Dispatch
 from tribar.gateway.endpoint import Dialect, GenerateEndpoint
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
 from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
@@ -23,7 +20,6 @@ from tribar.gateway.openai.models import Models
 from tribar.gateway.openai.tokenization import Detokenize, Tokenize
 from tribar.gateway.openapi import openapi_route
 from tribar.gateway.operations import Operations
-from tribar.gateway.problem import problem
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
@@ -46,18 +42,16 @@ def build_app(
     middleware; ``tenant_of`` knows the API keys, and None lets everybody in as the tenant "".
     """
     config = config or GatewayConfig()
-    app = Starlette(
-        routes=[*extra_routes, *_routes(catalog, config, metrics_text, version)],
-        middleware=[
-            Middleware(RequestId),
-            *_cors(config),
-            Middleware(Boundary, observe=observe),
-            Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
-            *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
-        ],
-        exception_handlers={HTTPException: _answer_http_exception},
-    )
-    app.router.redirect_slashes = False  # a redirect would quote the client's Host header
+    app: ASGIApp = Dispatch([*extra_routes, *_routes(catalog, config, metrics_text, version)])
+    layers = [
+        Middleware(RequestId),
+        *_cors(config),
+        Middleware(Boundary, observe=observe),
+        Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
+        *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
+    ]
+    for layer, arguments, keywords in reversed(layers):
+        app = layer(app, *arguments, **keywords)
     return app
 
 
@@ -107,17 +101,3 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     ]
-
-
-async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException) and error.status_code in {404, 405}:
-        detail = f"there is no route {request.method} {request.url.path[:200]}"
-        headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
-        return problem(HTTPException(error.status_code, detail, headers))
-    return problem(error)
-
-
-def _methods(request: Request) -> list[str]:
-    """What the path allows: two routes may share it, of which the router sees only the first."""
-    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
-    return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})

@@ -1,11 +1,11 @@
 """One parsed request of any dialect, and what is known of its answer before the first token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
 
 from tribar.core.errors import Unsupported
-from tribar.core.requests import GenerateRequest, Prepared, TextPrompt
+from tribar.core.requests import GenerateRequest, IdsPrompt, Prepared, TextPrompt
 from tribar.gateway.vocabulary import Vocabulary
 
 
@@ -21,13 +21,26 @@ class Call:
     n: int
     stream: bool
 
+    @property
+    def shows_prompt(self) -> bool:
+        """Whether the answer needs the prompts after its start."""
+        return False
+
+    def without_prompts(self) -> Self:
+        """The same call with nothing left of its prompts."""
+        empty = IdsPrompt(())
+        return replace(self, requests=tuple(replace(request, prompt=empty) for request in self.requests))
+
 
 C = TypeVar("C", bound=Call)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead(Generic[C]):
-    """What a writer knows before the first Delta. ``prepared`` has one entry per choice."""
+    """What a writer knows before the first Delta.
+
+    ``prepared`` has one entry per choice; when the writer exists it is emptied, unless the call ``shows_prompt``.
+    """
 
     call: C
     prepared: Sequence[Prepared]

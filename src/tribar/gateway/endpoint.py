@@ -5,9 +5,9 @@ which aborts their sequences; a request that ends by itself reads its generators
 """
 
 import asyncio
+import secrets
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tribar.core.errors import TribarError, Unsupported
 from tribar.core.ports import TextGenerator
-from tribar.core.requests import Finish, Prepared
+from tribar.core.requests import Delta, Finish, Prepared
 from tribar.core.sampling.seeds import choice_seed
 from tribar.gateway.answer import AnswerWriter, Choice, total_usage
 from tribar.gateway.body import BodyRoom
@@ -28,9 +28,10 @@ from tribar.gateway.call import AnswerHead, C
 from tribar.gateway.caller import OnBehalf, caller_of
 from tribar.gateway.catalog import GatewayCatalog, named_or_only
 from tribar.gateway.config import GatewayConfig
-from tribar.gateway.guard import disconnected, run_beside
+from tribar.gateway.guard import Lifeline
 from tribar.gateway.merge import merge
 from tribar.gateway.problem import as_tribar, error_json
+from tribar.gateway.pulse import Pulse
 from tribar.gateway.sse import EventSink
 from tribar.gateway.vocabulary import Vocabulary
 
@@ -66,18 +67,23 @@ class GenerateEndpoint(Generic[C]):
         self._config = config
         self._clock_s = clock_s
         self._reader = BodyReader(dialect.body, config, room)
+        self._pulse = Pulse()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        work = await self._read(scope, receive)
+        if work.is_streamed:
+            await self._stream(work, receive, send)
+            return
+        async with Lifeline(receive):
+            body = await work.collect()
+        await Response(body, media_type="application/json")(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> "_Work[C]":
         caller = caller_of(scope, time.monotonic())
         parse = partial(self._parse, trace_id=scope["state"]["request_id"])
         model, call, vocabulary = await self._reader.read(scope, receive, parse)
-        generator = OnBehalf(model, caller)
-        if call.stream:
-            await self._stream(generator, call, vocabulary, receive, send)
-        else:
-            body = await run_beside(self._collect(generator, call, vocabulary), disconnected(receive))
-            await Response(body, media_type="application/json")(scope, receive, send)
+        return _Work(OnBehalf(model, caller), call, partial(self._writer, vocabulary))
 
     def _parse(self, body: Any, trace_id: str) -> tuple[TextGenerator, C, Vocabulary]:  # noqa: ANN401
         name = named_or_only(self._catalog, getattr(body, "model", None))
@@ -89,57 +95,86 @@ class GenerateEndpoint(Generic[C]):
             raise Unsupported(f"logprobs are not supported by the model {name!r}", param="logprobs")
         return generator, call, vocabulary
 
-    async def _stream(
-        self, generator: TextGenerator, call: C, vocabulary: Vocabulary, receive: Receive, send: Send
-    ) -> None:
+    def _writer(self, vocabulary: Vocabulary, call: C, prepared: Sequence[Prepared]) -> AnswerWriter:
+        answer_id = f"{self._dialect.id_prefix}{secrets.token_hex(16)}"
+        return self._dialect.make_writer(AnswerHead(call, prepared, vocabulary, answer_id, int(self._clock_s())))
+
+    async def _stream(self, work: "_Work[C]", receive: Receive, send: Send) -> None:
         config = self._config
+        lifeline = Lifeline(receive)
         sink = EventSink(
             send,
+            lifeline,
+            self._pulse,
             ping_interval_s=config.ping_interval_s,
             stall_timeout_s=config.stall_timeout_s,
             write_error=self._dialect.write_error,
         )
-        work = self._pump(generator, call, vocabulary, sink)
         try:
-            await run_beside(work, disconnected(receive), sink.ping_forever())
+            async with lifeline:
+                sink.open()
+                try:
+                    await work.pump(sink)
+                finally:
+                    sink.close()
         except Exception as error:
             if sink.is_started:
                 await sink.fail(as_tribar(error))
             raise
 
-    async def _collect(self, generator: TextGenerator, call: C, vocabulary: Vocabulary) -> bytes:
-        prepared = await _prepare(generator, call)
-        writer = self._writer(call, prepared, vocabulary)
-        choices = [Choice() for _ in prepared]
-        async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
+
+class _Work(Generic[C]):
+    """One call on its way. It runs once.
+
+    Prompts that the answer does not show are let go when they have been sent: they may be larger than all the rest.
+    """
+
+    __slots__ = ("_call", "_generator", "_make_writer", "_n", "is_streamed")
+
+    def __init__(
+        self, generator: TextGenerator, call: C, make_writer: Callable[[C, Sequence[Prepared]], AnswerWriter]
+    ) -> None:
+        self.is_streamed = call.stream
+        self._generator = generator
+        self._call: C | None = call
+        self._make_writer = make_writer
+        self._n = call.n
+
+    async def collect(self) -> bytes:
+        """The answer as a whole."""
+        writer, streams = await self._begin()
+        choices = [Choice() for _ in streams]
+        async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
-        return writer.whole(choices, total_usage([choice.finish for choice in choices], call.n))
+        return writer.whole(choices, total_usage([choice.finish for choice in choices], self._n))
 
-    async def _pump(self, generator: TextGenerator, call: C, vocabulary: Vocabulary, sink: EventSink) -> None:
-        prepared = await _prepare(generator, call)
-        writer = self._writer(call, prepared, vocabulary)
-        finishes: list[Finish | None] = [None] * len(prepared)
-        async with aclosing(merge([generator.generate(one) for one in prepared])) as deltas:
+    async def pump(self, sink: EventSink) -> None:
+        """The answer piece by piece."""
+        writer, streams = await self._begin()
+        finishes: list[Finish | None] = [None] * len(streams)
+        async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
                 if events := writer.chunk(index, delta):
                     await sink.write(events)
-        await sink.finish(writer.tail(total_usage(finishes, call.n)))
+        await sink.finish(writer.tail(total_usage(finishes, self._n)))
 
-    def _writer(self, call: C, prepared: list[Prepared], vocabulary: Vocabulary) -> AnswerWriter:
-        answer_id = f"{self._dialect.id_prefix}{uuid.uuid4().hex}"
-        return self._dialect.make_writer(AnswerHead(call, prepared, vocabulary, answer_id, int(self._clock_s())))
-
-
-async def _prepare(generator: TextGenerator, call: C) -> list[Prepared]:
-    """One ``Prepared`` per choice. A prompt is tokenised once, whatever ``n`` is."""
-    choices = []
-    for request in call.requests:
-        await asyncio.sleep(0)  # a short prompt is tokenised on the loop; a hundred of them must not hold it together
-        prepared = await generator.prepare(request)
-        choices += [_for_choice(prepared, i) for i in range(call.n)]
-    return choices
+    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]]]:
+        """The writer, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
+        call, self._call = self._call, None
+        assert call is not None, "a call runs once"
+        prepared: list[Prepared] = []
+        for i, request in enumerate(call.requests):
+            if i:  # a short prompt is tokenised on the loop; a hundred of them must not hold it together
+                await asyncio.sleep(0)
+            one = await self._generator.prepare(request)
+            prepared += [_for_choice(one, choice) for choice in range(call.n)]
+        writer = self._make_writer(call if call.shows_prompt else call.without_prompts(), prepared)
+        streams = [self._generator.generate(one) for one in prepared]
+        if not call.shows_prompt:
+            prepared.clear()
+        return writer, streams
 
 
 def _for_choice(prepared: Prepared, i: int) -> Prepared:

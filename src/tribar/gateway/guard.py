@@ -1,38 +1,55 @@
 """Work that ends early when something beside it goes wrong: the client leaves, the reader stalls."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, NoReturn, TypeVar
+from types import TracebackType
 
 from starlette.types import Receive
 
-from tribar.core.errors import Cancelled
-
-T = TypeVar("T")
+from tribar.core.errors import Cancelled, TribarError
 
 
-async def run_beside(work: Coroutine[Any, Any, T], *guards: Coroutine[Any, Any, NoReturn]) -> T:
-    """The result of ``work``. A guard never returns; when one raises first, ``work`` is cancelled and that is raised.
+class Lifeline:
+    """Guards the body of its ``async with`` block, which runs in the task that it was in before.
 
-    Returns only after all of them have ended, so whatever ``work`` held has been released.
+    When the client goes away, or ``break_off`` is called, whatever the body waits for is cancelled; once the body has
+    cleaned up, the block raises the error instead of ``CancelledError``. A cancellation from outside passes as it is.
+    To be used once the request's body has been read: from then on ``receive`` is the lifeline's.
     """
-    main = asyncio.create_task(work)
-    others = [asyncio.create_task(guard) for guard in guards]
-    try:
-        await asyncio.wait((main, *others), return_when=asyncio.FIRST_COMPLETED)
-        if not main.done():
-            for other in others:
-                if other.done():
-                    other.result()
-        return await main
-    finally:
-        for task in (main, *others):
-            task.cancel()
-        await asyncio.gather(main, *others, return_exceptions=True)
 
+    __slots__ = ("_error", "_is_open", "_n_cancelling", "_receive", "_task", "_watch")
 
-async def disconnected(receive: Receive) -> NoReturn:
-    """Raise ``Cancelled`` when the client goes away. To be used once the body has been read."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    raise Cancelled("the client went away")
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._error: TribarError | None = None
+        self._is_open = False
+
+    async def __aenter__(self) -> "Lifeline":
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._n_cancelling = task.cancelling()
+        self._is_open = True
+        self._watch = asyncio.create_task(self._watch_client())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        self._watch.cancel()
+        if self._error is None:
+            return
+        is_ours = self._task.uncancel() <= self._n_cancelling
+        if is_ours and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise self._error from None
+
+    def break_off(self, error: TribarError) -> None:
+        """End the body with ``error``. The first call counts; after the end of the block it does nothing."""
+        if self._is_open and self._error is None:
+            self._error = error
+            self._task.cancel()
+
+    async def _watch_client(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.break_off(Cancelled("the client went away"))

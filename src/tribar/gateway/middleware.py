@@ -5,8 +5,8 @@ them touches ``receive``, so a disconnect reaches the endpoint, and none of them
 """
 
 import logging
+import secrets
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ class RequestId:
 def _sanitised(raw: bytes) -> str:
     if 0 < len(raw) <= MAX_REQUEST_ID_CHARS and all(0x20 < byte < 0x7F for byte in raw):
         return raw.decode("ascii")
-    return f"req-{uuid.uuid4().hex}"
+    return f"req-{secrets.token_hex(16)}"
 
 
 class Boundary:

@@ -11,7 +11,6 @@ from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.openapi import BODIES
 
-
 TOOL = {"type": "function", "function": {"name": "f"}}
 
 

@@ -32,3 +32,8 @@ class OpenAiCall(Call):
 
     shows: Shows = Shows()
     reading: Reading = Reading()
+
+    @property
+    def shows_prompt(self) -> bool:
+        """See ``Call``."""
+        return self.shows.echo or self.shows.token_ids

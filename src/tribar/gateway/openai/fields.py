@@ -5,7 +5,9 @@ attribute of a body), or listed here, or unknown and refused by name. ``null`` a
 table is made from this one.
 """
 
-from collections.abc import Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tribar.core.errors import Unsupported
@@ -100,8 +102,10 @@ def refuse_unsupported(body: object, fields: Mapping[str, Neutral], place: str =
 
     ``place`` is prefixed to the name ("messages[0].").
     """
-    for name, neutral in fields.items():
-        value = getattr(body, name)
+    values = _reader(tuple(fields))(body)
+    if values.count(None) == len(values):
+        return
+    for value, (name, neutral) in zip(values, fields.items(), strict=True):
         if value is None or any(type(value) is type(allowed) and value == allowed for allowed in neutral):
             continue
         passes = " or ".join(["null", *(_shown(allowed) for allowed in neutral)])
@@ -110,6 +114,13 @@ def refuse_unsupported(body: object, fields: Mapping[str, Neutral], place: str =
             param=f"{place}{name}",
             code="unsupported_field",
         )
+
+
+@functools.cache
+def _reader(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
+    """Reads all of ``names`` at once; there is one per table."""
+    read = operator.attrgetter(*names)
+    return read if len(names) > 1 else lambda body: (read(body),)
 
 
 def _shown(value: object) -> str:

@@ -34,6 +34,11 @@ class TgiCall(Call):
     is_list: bool = False
     seed: int | None = None
 
+    @property
+    def shows_prompt(self) -> bool:
+        """See ``Call``."""
+        return self.prefill or self.full_text
+
 
 def generate_call(body: GenerateFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
     """``POST /generate``. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""

@@ -73,11 +73,11 @@ class ByteText:
             case TextPrompt(text):
                 ids = tuple(self.tokenizer.encode(text))
             case IdsPrompt(ids):
-                pass
+                vocab_size = self.tokenizer.vocab_size
+                if any(not 0 <= i < vocab_size for i in ids):
+                    raise InvalidRequest(f"ids must lie in 0 ... {vocab_size - 1}", param="prompt")
         if not ids:
             raise InvalidRequest("the prompt is empty", param="prompt")
-        if any(not 0 <= i < self.tokenizer.vocab_size for i in ids):
-            raise InvalidRequest(f"ids must lie in 0 ... {self.tokenizer.vocab_size - 1}", param="prompt")
         return ids
 
 
