@@ -74,10 +74,10 @@ def test_cached_prompts_are_expected_to_be_cached() -> None:
 def test_those_who_want_little_are_not_expected_to_stay() -> None:
     """However long answers were so far: what ``max_tokens`` allows bounds what is expected of those in the queue."""
     engine = VirtualEngine(CONFIG, Cost())
-    for i in range(400):
+    for i in range(1000):
         engine.add(i, 20, 3)
-    engine.run(until_s=0.5)
-    last = engine.add(1000, 20, 3)
+    engine.run(until_s=2.0)
+    last = engine.add(2000, 20, 3)
     engine.run()
     assert last.estimate_s is not None
     assert last.estimate_s == pytest.approx(last.ttft_s, rel=0.3)
