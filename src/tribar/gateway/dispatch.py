@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -32,7 +32,14 @@ class Dispatch:
         except HTTPException as error:
             if error.status_code in {404, 405}:
                 error.detail = f"there is no route {scope['method']} {scope['path'][:200]}"
+            if error.status_code == 405:
+                error.headers = {"allow": ", ".join(self._methods(scope))}
             raise
+
+    def _methods(self, scope: Scope) -> list[str]:
+        """What the path allows: two routes may share it, of which the router sees only the first."""
+        matching = (route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE)
+        return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
 
 
 def _plain_posts(routes: Sequence[BaseRoute]) -> dict[str, ASGIApp]:

@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tribar.gateway.answer_schemas import ANSWERS
 from tribar.gateway.caller import DEADLINE_HEADER, MAX_DEADLINE_MS
 from tribar.gateway.openai.chat import ChatBody
 from tribar.gateway.openai.completions import CompletionBody
@@ -26,7 +27,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
 """Route -> the struct that reads its body."""
 
 _EVENTS = frozenset({"/v1/chat/completions", "/v1/completions", "/generate_stream", "/"})
-"""Routes that can answer with a stream of events."""
+"""Routes that can answer with a stream of events; one without an answer in ``ANSWERS`` always does."""
 
 _TGI = frozenset({"/generate", "/generate_stream", "/"})
 """Routes whose errors have the shape of text-generation-inference."""
@@ -37,6 +38,8 @@ _TGI_ERROR_SCHEMA = {
     "properties": {"error": {"type": "string"}, "error_type": {"type": "string"}},
 }
 _SUMMARIES = {"/tokenize": "A text or a conversation as token ids", "/detokenize": "Token ids as text"}
+"""Routes that generate nothing, and so read no deadline."""
+
 _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
@@ -67,16 +70,16 @@ def openapi_document(version: str) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(BODIES.values(), ref_template="#/components/schemas/{name}")
     posting = {path: {"post": _post(path, body.__name__)} for path, body in BODIES.items()}
     reading = {
-        "/v1/models": {"get": _get("models", "The served models", {"application/json": {}})},
+        "/v1/models": {"get": _get("models", "The served models", _json("/v1/models"))},
         "/v1/models/{name}": {
-            "get": _get("model", "One served model", {"application/json": {}})
+            "get": _get("model", "One served model", _json("/v1/models/{name}"))
             | {"parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]}
         },
         "/": {"get": _get("index", "What is where", {"application/json": {}})},
         "/info": {"get": _get("info", "The served model, for TGI's clients", {"application/json": {}})},
-        "/health": {"get": _get("health", "The model can serve, for TGI's clients", {"text/plain": {}})},
-        "/health/live": {"get": _get("live", "The process answers", {"application/json": {}})},
-        "/health/ready": {"get": _get("ready", "Every model can serve", {"application/json": {}})},
+        "/health": {"get": _get("health", "The model can serve, for TGI's clients", {})},
+        "/health/live": {"get": _get("live", "The process answers", _json("/health/live"))},
+        "/health/ready": {"get": _get("ready", "Every model can serve", _json("/health/ready"))},
         "/metrics": {"get": _get("metrics", "Prometheus text format", {"text/plain": {}})},
     }
     return {
@@ -84,7 +87,7 @@ def openapi_document(version: str) -> dict[str, Any]:
         "info": {"title": "tribar", "version": version},
         "paths": reading | {path: reading.get(path, {}) | operation for path, operation in posting.items()},
         "components": {
-            "schemas": {**schemas, "Error": _ERROR_SCHEMA, "TgiError": _TGI_ERROR_SCHEMA},
+            "schemas": schemas | dict(ANSWERS.values()) | {"Error": _ERROR_SCHEMA, "TgiError": _TGI_ERROR_SCHEMA},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"bearer": []}],
@@ -103,15 +106,19 @@ def openapi_route(version: str) -> Any:  # noqa: ANN401  # a starlette endpoint
 
 def _post(path: str, schema: str) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    answers: dict[str, Any] = {"application/json": {}}
+    answers = _json(path) if path in ANSWERS else {}
     if path in _EVENTS:
         answers["text/event-stream"] = {}
     name = path.removeprefix("/v1/").strip("/").replace("/", "_") or "compat"
     error = "TgiError" if path in _TGI else "Error"
     return _get(name, _SUMMARIES.get(path, "Generate"), answers, error) | {
-        "parameters": [_DEADLINE],
+        "parameters": [] if path in _SUMMARIES else [_DEADLINE],
         "requestBody": {"required": True, "content": content},
     }
+
+
+def _json(path: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{ANSWERS[path][0]}"}}}
 
 
 def _get(name: str, summary: str, content: Mapping[str, Any], error: str = "Error") -> dict[str, Any]:

@@ -144,6 +144,11 @@ def test_wrong_method(served: Served, method: str) -> None:
     assert body == b"" if method == "HEAD" else "there is no route" in assert_problem(body)["message"]
 
 
+def test_allow_names_the_methods_of_all_routes_of_a_path(served: Served) -> None:
+    status, headers, _ = exchange(served, get("/", "PUT"))
+    assert (status, headers["allow"]) == (405, "GET, HEAD, POST")
+
+
 def test_unknown_route(served: Served) -> None:
     for path in ("/v1/nothing", "/v1/chat/completions/", "/%0d%0aX: y", "/" + "x" * 5000):
         status, _, body = exchange(served, get(path.replace(" ", "%20")))
@@ -199,6 +204,11 @@ def test_openapi_names_every_field(served: Served) -> None:
     assert posting["requestBody"]["required"]
     assert [parameter["name"] for parameter in posting["parameters"]] == ["x-tribar-deadline-ms"]
     assert set(document["components"]["securitySchemes"]) == {"bearer"}
+    fields = document["components"]["schemas"]["CompletionRequest"]["properties"]
+    assert fields["best_of"]["enum"] == [None, 1]
+    answer = posting["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert answer == "#/components/schemas/Completion"
+    assert document["paths"]["/detokenize"]["post"]["parameters"] == []
 
 
 BAD_BODIES: dict[str, bytes] = {

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -53,6 +54,32 @@ async def test_429_and_503_are_tried_again() -> None:
     assert isinstance(said[2], openai.RateLimitError)
     assert (whole.n_failed, streamed.n_failed, thrice.n_failed) == (2, 2, 3)
     assert sorted(record.status for record in served.records) == [200, 200, 429, 429, 429, 429, 503, 503, 503]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_the_blocking_client_tries_again_too(is_streamed: bool) -> None:
+    """BUG-081: the answer knows the id of the request that succeeded, and each try had one of its own."""
+    with serve(fake=refusing(Overloaded("full", retry_after_s=0.2))) as served:
+        client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="-", max_retries=1)
+        with client:
+            ask = client.completions.with_raw_response.create
+            raw = ask(model="fake", prompt="x", stream=is_streamed)
+            answer: Any = raw.parse()
+            chunks = list(answer) if is_streamed else [answer]
+        assert "".join(chunk.choices[0].text for chunk in chunks) == "ok"
+        assert raw.retries_taken == 1
+    assert [record.status for record in served.records] == [503, 200]
+    assert [record.request_id == raw.request_id for record in served.records] == [False, True]
+
+
+def test_a_client_that_has_waited_long_enough_frees_the_engine() -> None:
+    """Its tries are given up one after the other; nothing goes on running for nobody."""
+    fake = FakeGenerator(lambda _: [asyncio.Event()])
+    with serve(fake=fake) as served:
+        client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="-", max_retries=1, timeout=0.2)
+        with client, pytest.raises(openai.APITimeoutError):
+            client.completions.create(model="fake", prompt="x")
+        served.until(fake, lambda fake: fake.n_aborted == 2 and fake.n_running == 0)
 
 
 def test_a_wrong_key_is_not_tried_again() -> None:

@@ -1,6 +1,7 @@
 """The bodies of the text-generation-inference routes, and the fields that pass at a neutral value only.
 
-Names, defaults and ranges are those of that server's own OpenAPI document.
+Names, defaults and ranges are those of that server's own OpenAPI document, except that a repetition penalty has the
+lower bound of our other routes: dividing logits by less could overflow.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +36,7 @@ class ParameterFields(msgspec.Struct, kw_only=True):
     temperature: Annotated[float, Meta(gt=0, le=100)] | None = None
     top_k: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100)] | None = None
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     stop: Annotated[list[StopText], Meta(max_length=MAX_STOPS)] | None = None

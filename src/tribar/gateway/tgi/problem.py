@@ -44,7 +44,7 @@ class TgiErrors:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; answer what it raises before its answer has begun, and raise it again."""
+        """Pass the request on; answer what it raises before its answer has begun, and raise our own errors again."""
         is_started = False
 
         async def send_noting_start(message: Message) -> None:
@@ -57,6 +57,8 @@ class TgiErrors:
         except Exception as error:
             if not is_started:
                 await problem(error)(scope, receive, send)
+                if isinstance(error, HTTPException):
+                    return  # the router would answer it once more; its status is all there is to record
             raise
 
 

@@ -37,7 +37,7 @@ BAD: list[tuple[str, list[Any]]] = [
     ("temperature", [0, -1, 101, "1", True]),
     ("top_k", [0, -1, 0.5]),
     ("top_p", [0, 1.1]),
-    ("repetition_penalty", [0, -1]),
+    ("repetition_penalty", [0, -1, 5e-324]),
     ("frequency_penalty", [-3, 3]),
     ("seed", [-1, 2**63, 1.5]),
     ("stop", ["a", [""], ["a"] * 17]),

@@ -3,9 +3,10 @@
 import orjson
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from tribar.core.errors import Internal, InvalidRequest, Overloaded, TooLarge, TribarError, Unavailable, Unsupported
-from tribar.gateway.tgi.problem import error_json, problem
+from tribar.gateway.tgi.problem import TgiErrors, error_json, problem
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,26 @@ def test_errors_of_the_http_layer_keep_their_status() -> None:
 
 def test_hostile_text_still_encodes() -> None:
     assert len(orjson.loads(problem(Overloaded("\ud800" + "x" * 10**6)).body)["error"]) == 2000
+
+
+@pytest.mark.parametrize(("error", "status"), [(HTTPException(415, "x"), 415), (Overloaded("x"), 429)])
+async def test_only_our_own_errors_are_raised_again(error: Exception, status: int) -> None:
+    """The router would answer those of the HTTP layer a second time."""
+    sent: list[Message] = []
+
+    async def fails(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise error
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    answering = TgiErrors(fails)({"type": "http", "method": "POST"}, receive, send)
+    if status == 415:
+        await answering
+    else:
+        with pytest.raises(Overloaded):
+            await answering
+    assert [message.get("status") for message in sent] == [status, None]
