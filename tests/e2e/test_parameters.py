@@ -30,6 +30,10 @@ TEXTS = [
 SHARED: dict[str, Any] = {
     "add_special_tokens": False,
     "frequency_penalty": 0.5,
+    "guided_choice": ["yes", "no"],
+    "guided_grammar": 'root ::= "a" [0-9]+',
+    "guided_json": {"type": "integer"},
+    "guided_regex": "[a-z]+",
     "ignore_eos": True,
     "include_stop_str_in_output": True,
     "logit_bias": {"260": -100},
@@ -39,8 +43,10 @@ SHARED: dict[str, Any] = {
     "min_tokens": 2,
     "n": 2,
     "presence_penalty": 0.5,
+    "priority": -1,
     "prompt_logprobs": 1,
     "repetition_penalty": 1.1,
+    "response_format": {"type": "json_object"},
     "return_token_ids": True,
     "return_tokens_as_token_ids": True,
     "seed": 7,
@@ -48,6 +54,7 @@ SHARED: dict[str, Any] = {
     "stop": ["zzz", "qqq"],
     "stop_token_ids": [1],
     "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    "structured_outputs": {"regex": "[0-9]+"},
     "temperature": 0.5,
     "top_k": 10,
     "top_p": 0.9,
@@ -61,6 +68,9 @@ CHAT: dict[str, Any] = SHARED | {
     "logprobs": True,
     "max_completion_tokens": 5,
     "messages": [{"role": "user", "content": "Count"}, {"role": "assistant", "content": "1, 2,"}],
+    "parallel_tool_calls": False,
+    "tool_choice": "none",
+    "tools": [{"type": "function", "function": {"name": "count"}}],
     "top_logprobs": 2,
 }
 COMPLETION: dict[str, Any] = SHARED | {"echo": True, "logprobs": 2, "prompt": ["Once", "Twice"]}
@@ -70,7 +80,7 @@ PLAIN: dict[str, Any] = {"model": "smollm2", "max_tokens": 3, "temperature": 0, 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     settings = ("--weights", "f32", "--kv-cache-dtype", "f32", "--max-model-len", "512", "--max-num-seqs", "8")
-    with serving("--served-model-name", "smollm2", *settings) as server:
+    with serving("--served-model-name", "smollm2", "--tool-call-parser", "hermes", *settings) as server:
         assert server.port
         yield server
 
@@ -90,9 +100,10 @@ def split(parameters: dict[str, Any]) -> dict[str, Any]:
     extra = {"top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"}
     extra |= {"skip_special_tokens", "include_stop_str_in_output", "add_special_tokens", "prompt_logprobs"}
     extra |= {"return_token_ids", "return_tokens_as_token_ids", "truncate_prompt_tokens", "add_generation_prompt"}
-    extra |= {"continue_final_message", "chat_template_kwargs"}
+    extra |= {"continue_final_message", "chat_template_kwargs", "priority", "structured_outputs"}
+    extra |= {"guided_choice", "guided_grammar", "guided_json", "guided_regex"}
     if "messages" not in parameters:
-        extra |= {"metadata"}
+        extra |= {"metadata", "response_format"}
     ours = {name: value for name, value in parameters.items() if name in extra}
     return {name: value for name, value in parameters.items() if name not in extra} | {"extra_body": ours}
 
@@ -103,6 +114,8 @@ def chat_request(name: str) -> dict[str, Any]:
         fields["messages"] = CHAT["messages"]
     if name == "top_logprobs":
         fields["logprobs"] = True
+    if name in {"parallel_tool_calls", "tool_choice"}:
+        fields["tools"] = CHAT["tools"]
     if name == "max_completion_tokens":
         del fields["max_tokens"]
     return fields | ({name: CHAT[name]} if name not in {"model", "stream"} else {})

@@ -76,7 +76,7 @@ class Forecast:
         step_s = self._decode_s(n_busy)
         chunk = self._chunk(n_busy, step_s)
         n_prefill, prefill_s = self._prefill_ahead(ahead, self._unfinished_before(tenant, priority))
-        to_row = self._steps_to_row(ahead.n_requests + 1)
+        to_row = self._steps_to_row(ahead.n_requests + 1, self._expected_output(ahead))
         if to_row and not ahead.n_requests and self._is_yielded_to(tenant, priority):
             to_row = 1.0
         wait_s = max(to_row, n_prefill / chunk) * step_s + prefill_s
@@ -87,10 +87,12 @@ class Forecast:
     def starts_s(self, n: int) -> float:
         """In how many seconds ``n`` of those who wait have started."""
         step_s = self._decode_s(len(self._residents.running))
-        mean_prompt = self._waiting.load.n_tokens / max(1, len(self._waiting))
+        waiting = self._waiting.load
+        mean_prompt = waiting.n_tokens / max(1, waiting.n_requests)
         unfinished = [sequence for sequence in self._residents.running if sequence.n_missing > 1]
         n_prefill, prefill_s = self._prefill_ahead(Load(n, round(n * mean_prompt)), unfinished)
-        n_steps = max(self._steps_to_row(n), n_prefill / self._chunk(len(self._residents.running), step_s), 1.0)
+        to_row = self._steps_to_row(n, self._expected_output(waiting))
+        n_steps = max(to_row, n_prefill / self._chunk(len(self._residents.running), step_s), 1.0)
         return n_steps * step_s + prefill_s
 
     def _is_yielded_to(self, tenant: str, priority: int) -> bool:
@@ -113,11 +115,15 @@ class Forecast:
             context += n * (sequence.n_computed + n / 2)
         return n_tokens, self._pace.prefill_s(n_tokens, context)
 
-    def _steps_to_row(self, k: int) -> float:
-        """Steps until ``k`` more sequences have found a row.
+    def _expected_output(self, load: Load) -> float:
+        """Tokens of an answer of ``load`` in the mean."""
+        return min(self._mean_output, load.n_most / load.n_requests) if load.n_requests else self._mean_output
+
+    def _steps_to_row(self, k: int, stay: float) -> float:
+        """Steps until ``k`` more sequences have found a row, where each stays for ``stay`` steps.
 
         Running ones that ``max_tokens`` ends before the mean end then; the others end at any time, one in so many
-        steps as the mean is long (geometric lengths have no memory). Whoever takes a row stays for the mean.
+        steps as the mean is long (geometric lengths have no memory), and so do those that took a row.
         """
         running = self._residents.running
         k -= min(self._residents.rows.n_free, self._limits.max_running - self._residents.n_computing)
@@ -131,7 +137,7 @@ class Forecast:
             gained = rate * (end - at)
             if n_ended + gained >= k:
                 break
-            at, n_ended, rate = float(end), n_ended + gained + 1, rate + 1 / mean
+            at, n_ended, rate = float(end), n_ended + gained + 1, rate + 1 / max(1.0, stay)
             if n_ended >= k:
                 return at
         return at + (k - n_ended) / rate

@@ -15,16 +15,16 @@ def _place(sequence: Sequence) -> tuple[bool, int]:
 class Lane:
     """One tenant's sequences: those that were preempted in the order of their starts, then the others by arrival.
 
-    ``number`` grows from lane to lane; ``n_tokens`` counts the prompts.
+    ``number`` grows from lane to lane; ``n_tokens`` counts the prompts, ``n_most`` what the answers may have.
     """
 
-    __slots__ = ("n_tokens", "number", "sequences", "tenant")
+    __slots__ = ("n_most", "n_tokens", "number", "sequences", "tenant")
 
     def __init__(self, tenant: str, number: int) -> None:
         self.tenant = tenant
         self.number = number
         self.sequences: list[Sequence] = []
-        self.n_tokens = 0
+        self.n_tokens = self.n_most = 0
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -33,6 +33,7 @@ class Lane:
         """Insert at its place."""
         insort(self.sequences, sequence, key=_place)
         self.n_tokens += sequence.n_prompt
+        self.n_most += sequence.n_most
 
     def remove(self, sequence: Sequence) -> None:
         """Take ``sequence``, which must be here, out."""
@@ -40,6 +41,7 @@ class Lane:
         assert self.sequences[i] is sequence
         del self.sequences[i]
         self.n_tokens -= sequence.n_prompt
+        self.n_most -= sequence.n_most
 
 
 Entry = tuple[float, int, int, Lane]

@@ -100,6 +100,11 @@ class Sequence:
         return self.state >= State.FINISHED
 
     @property
+    def n_most(self) -> int:
+        """The longest that the output may get."""
+        return self.max_total - self.n_prompt
+
+    @property
     def n_output(self) -> int:
         """Generated tokens, a stop token included."""
         return len(self.ids) - self.n_prompt

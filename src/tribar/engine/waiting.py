@@ -14,15 +14,17 @@ from tribar.engine.tenants import OUTPUT_WEIGHT, PROMPT_WEIGHT, Tenants
 
 @dataclass(slots=True)
 class Load:
-    """Waiting requests and the tokens of their prompts."""
+    """Waiting requests, the tokens of their prompts, and those that their answers may have at most."""
 
     n_requests: int = 0
     n_tokens: int = 0
+    n_most: int = 0
 
-    def add(self, n_requests: int, n_tokens: int) -> None:
+    def add(self, n_requests: int, n_tokens: int, n_most: int) -> None:
         """Count more of them, or (negative) fewer."""
         self.n_requests += n_requests
         self.n_tokens += n_tokens
+        self.n_most += n_most
 
 
 class WaitingQueue:
@@ -113,7 +115,7 @@ class WaitingQueue:
         for other in self._priorities:
             if other < priority:
                 for lane in self._classes[other].lanes.values():
-                    ahead.add(len(lane), lane.n_tokens)
+                    ahead.add(len(lane), lane.n_tokens, lane.n_most)
         group = self._classes.get(priority)
         if group is not None:
             self._add_equals(ahead, group, tenant, mean_output)
@@ -127,18 +129,20 @@ class WaitingQueue:
         """Raise ``AssertionError`` where the counts and those in the queue contradict each other."""
         loads: dict[str, Load] = {}
         for sequence in [*self, *self.unready.values()]:
-            loads.setdefault(sequence.tenant, Load()).add(1, sequence.n_prompt)
+            loads.setdefault(sequence.tenant, Load()).add(1, sequence.n_prompt, sequence.n_most)
         assert loads == self._loads, "waiting tokens are miscounted"
-        total = Load(sum(load.n_requests for load in loads.values()), sum(load.n_tokens for load in loads.values()))
+        total = Load()
+        for load in loads.values():
+            total.add(load.n_requests, load.n_tokens, load.n_most)
         assert total == self.load, "the queue is miscounted"
         assert self._priorities == sorted(self._classes), "a priority is lost"
         in_order = list(self.in_fair_order())
         assert sorted(map(id, in_order)) == sorted(map(id, self)), "the fair order loses or repeats someone"
 
     def _count(self, sequence: Sequence, n: int) -> None:
-        self.load.add(n, n * sequence.n_prompt)
+        self.load.add(n, n * sequence.n_prompt, n * sequence.n_most)
         load = self._loads.setdefault(sequence.tenant, Load())
-        load.add(n, n * sequence.n_prompt)
+        load.add(n, n * sequence.n_prompt, n * sequence.n_most)
         if load.n_requests == 0:
             del self._loads[sequence.tenant]
 
@@ -149,11 +153,11 @@ class WaitingQueue:
         own = group.lanes.get(tenant)
         reach = self._tenants.served(tenant)
         if own is not None:
-            ahead.add(len(own), own.n_tokens)
+            ahead.add(len(own), own.n_tokens, own.n_most)
             reach += service(own)
         for lane in group.lanes.values():
             lead = reach - self._tenants.served(lane.tenant)
             if lane is own or lead < 0:
                 continue
             share = min(1.0, lead / service(lane) + 1 / len(lane))
-            ahead.add(math.ceil(share * len(lane)), round(share * lane.n_tokens))
+            ahead.add(math.ceil(share * len(lane)), round(share * lane.n_tokens), round(share * lane.n_most))

@@ -17,7 +17,6 @@ class Dispatch:
     """
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        self._routes = tuple(routes)
         self._router = Router(routes, redirect_slashes=False)
         self._posts = _plain_posts(routes)
 
@@ -38,8 +37,8 @@ class Dispatch:
             raise
 
     def _methods(self, scope: Scope) -> list[str]:
-        """What the path allows: several routes may share it, of which the router sees only the first."""
-        matching = (route for route in self._routes if route.matches(scope)[0] is not Match.NONE)
+        """What the path allows: two routes may share it, of which the router sees only the first."""
+        matching = (route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE)
         return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
 
 

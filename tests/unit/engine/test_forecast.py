@@ -69,3 +69,15 @@ def test_cached_prompts_are_expected_to_be_cached() -> None:
     engine.run()
     assert last.estimate_s is not None
     assert last.estimate_s < 0.5 * 1600 * Cost().token
+
+
+def test_those_who_want_little_are_not_expected_to_stay() -> None:
+    """However long answers were so far: what ``max_tokens`` allows bounds what is expected of those in the queue."""
+    engine = VirtualEngine(CONFIG, Cost())
+    for i in range(1000):
+        engine.add(i, 20, 3)
+    engine.run(until_s=2.0)
+    last = engine.add(2000, 20, 3)
+    engine.run()
+    assert last.estimate_s is not None
+    assert last.estimate_s == pytest.approx(last.ttft_s, rel=0.3)

@@ -127,9 +127,9 @@ def test_what_is_ahead_of_a_newcomer() -> None:
     for _ in range(4):
         rig.add("flood", n_prompt=10)
     rig.tenants.charge_prompt("flood", 100_000)
-    assert rig.queue.ahead_of("new", 0, mean_output=5.0) == Load(1, 7)
-    assert rig.queue.ahead_of("flood", 0, mean_output=5.0) == Load(5, 47)
-    assert rig.queue.ahead_of("new", 1, mean_output=5.0) == Load(5, 47)
+    assert rig.queue.ahead_of("new", 0, mean_output=5.0) == Load(1, 7, 4)
+    assert rig.queue.ahead_of("flood", 0, mean_output=5.0) == Load(5, 47, 20)
+    assert rig.queue.ahead_of("new", 1, mean_output=5.0) == Load(5, 47, 20)
     assert rig.queue.ahead_of("new", -2, mean_output=5.0) == Load(0, 0)
 
 
