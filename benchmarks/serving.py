@@ -1,7 +1,8 @@
 """``tribar serve`` as a whole: seconds to ready, memory of the engine, and 32 streams over HTTP against in-process.
 
-Both sides get the same 32 prompts of random ids and generate the same number of tokens; the ratio is of tokens per
-second over the whole run, in-process with the target for the time between tokens that the server has, and without. The engine's memory at ready is weights, code and step memory: no KV is touched yet.
+Both sides get the same 32 prompts of random ids and generate the same number of tokens, in turns; the ratio is of
+tokens per second over the whole run, in-process with the target for the time between tokens that the server has, and
+without. The engine's memory at ready is weights, code and step memory: no KV is touched yet.
 
     python -m benchmarks serving [--clients 32] [--prompt 128] [--tokens 128] [--rounds 3]
 """

@@ -28,6 +28,11 @@ class Choice:
         self.finish = delta.finish or self.finish
 
     @property
+    def n_scored(self) -> int:
+        """Tokens with log-probabilities."""
+        return len(self.logprobs) + len(self.prompt_logprobs)
+
+    @property
     def text(self) -> str:
         """The text so far."""
         return "".join(self.texts)

@@ -20,6 +20,7 @@ from tribar.gateway.openai.models import Models
 from tribar.gateway.openai.tokenization import Detokenize, Tokenize
 from tribar.gateway.openapi import openapi_route
 from tribar.gateway.operations import Operations
+from tribar.gateway.pulse import Pulse
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
@@ -61,10 +62,10 @@ def _routes(
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
     info = TgiInfo(catalog, version)
-    room = BodyRoom(config.max_all_bodies_bytes)
+    room, pulse = BodyRoom(config.max_all_bodies_bytes), Pulse()
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
-        return GenerateEndpoint(dialect, catalog, config, room)
+        return GenerateEndpoint(dialect, catalog, config, room, pulse)
 
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),

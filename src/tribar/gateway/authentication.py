@@ -9,7 +9,7 @@ from tribar.core.errors import Unauthenticated
 TenantOf = Callable[[bytes], str | None]
 """The tenant that a key belongs to; None for a key that is not valid. The key is as sent: any bytes, any length."""
 
-OPEN_PATHS = frozenset({"/health/live", "/health/ready"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 """Asked by orchestrators, which have no keys; they tell nothing else."""
 
 

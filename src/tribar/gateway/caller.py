@@ -38,7 +38,8 @@ def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
 class OnBehalf:
     """A ``TextGenerator`` that asks ``generator`` for ``caller``.
 
-    What is handed on carries the tenant, and as ``deadline_s`` what the time until then has left of the deadline.
+    What is handed on carries the tenant, and as ``deadline_s`` what the time until then has left of the deadline. Among
+    tenants nobody may put itself first: a ``priority`` below 0 counts as 0.
     """
 
     def __init__(self, generator: TextGenerator, caller: Caller, clock: Clock = time.monotonic) -> None:
@@ -53,7 +54,9 @@ class OnBehalf:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
         self._check_time()
-        asked = replace(request, tenant=self._caller.tenant, deadline_s=self._left_s())
+        tenant = self._caller.tenant
+        priority = max(0, request.priority) if tenant else request.priority
+        asked = replace(request, tenant=tenant, priority=priority, deadline_s=self._left_s())
         prepared = await self._generator.prepare(asked)
         self._check_time()
         return prepared

@@ -17,7 +17,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tribar.core.errors import TribarError, Unsupported
+from tribar.core.errors import TooLarge, TribarError, Unsupported
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import Delta, Finish, Prepared
 from tribar.core.sampling.seeds import choice_seed
@@ -34,6 +34,12 @@ from tribar.gateway.problem import as_tribar, error_json
 from tribar.gateway.pulse import Pulse
 from tribar.gateway.sse import EventSink
 from tribar.gateway.vocabulary import Vocabulary
+
+MAX_PROMPT_SCORES = 2**18
+"""Log-probabilities of prompt tokens that one request may ask for, alternatives included."""
+
+OFFLOADED_SCORES = 512
+"""Tokens with log-probabilities beyond which a whole answer is written beside the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +66,16 @@ class GenerateEndpoint(Generic[C]):
         catalog: GatewayCatalog,
         config: GatewayConfig,
         room: BodyRoom,
+        pulse: Pulse,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
+        """``room`` and ``pulse`` are shared by all endpoints."""
         self._dialect = dialect
         self._catalog = catalog
         self._config = config
         self._clock_s = clock_s
         self._reader = BodyReader(dialect.body, config, room)
-        self._pulse = Pulse()
+        self._pulse = pulse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -147,7 +155,10 @@ class _Work(Generic[C]):
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
-        return writer.whole(choices, total_usage([choice.finish for choice in choices], self._n))
+        usage = total_usage([choice.finish for choice in choices], self._n)
+        if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
+            return await asyncio.to_thread(writer.whole, choices, usage)
+        return writer.whole(choices, usage)
 
     async def pump(self, sink: EventSink) -> None:
         """The answer piece by piece."""
@@ -170,11 +181,26 @@ class _Work(Generic[C]):
                 await asyncio.sleep(0)
             one = await self._generator.prepare(request)
             prepared += [_for_choice(one, choice) for choice in range(call.n)]
+        _check_scores(prepared)
         writer = self._make_writer(call if call.shows_prompt else call.without_prompts(), prepared)
         streams = [self._generator.generate(one) for one in prepared]
         if not call.shows_prompt:
             prepared.clear()
         return writer, streams
+
+
+def _check_scores(prepared: Sequence[Prepared]) -> None:
+    """Log-probabilities of prompts are held and written whole, each with its alternatives."""
+    n_scores = 0
+    for one in prepared:
+        n_top = one.request.wants.prompt_logprobs
+        n_scores += 0 if n_top is None else one.n_tokens * (1 + n_top)
+    if n_scores > MAX_PROMPT_SCORES:
+        raise TooLarge(
+            f"{n_scores} log-probabilities of prompt tokens are more than the {MAX_PROMPT_SCORES} that one request may "
+            "ask for: send shorter or fewer prompts, or ask for fewer alternatives",
+            param="prompt",
+        )
 
 
 def _for_choice(prepared: Prepared, i: int) -> Prepared:

@@ -1,11 +1,14 @@
 """Work that ends early when something beside it goes wrong: the client leaves, the reader stalls."""
 
 import asyncio
+import logging
 from types import TracebackType
 
 from starlette.types import Receive
 
 from tribar.core.errors import Cancelled, TribarError
+
+_log = logging.getLogger(__name__)
 
 
 class Lifeline:
@@ -50,6 +53,9 @@ class Lifeline:
             self._task.cancel()
 
     async def _watch_client(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        except Exception as error:
+            _log.warning("a connection can no longer be watched: %s", error)
         self.break_off(Cancelled("the client went away"))

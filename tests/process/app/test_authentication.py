@@ -62,7 +62,7 @@ async def test_what_needs_a_key(path: str) -> None:
 
 async def test_health_is_open() -> None:
     async with running(fake=fake()) as stack:
-        for path in ("/health/live", "/health/ready"):
+        for path in ("/health", "/health/live", "/health/ready"):
             for headers in ([], ["Authorization: Bearer wrong"], [WITH_KEY, WITH_KEY]):
                 assert (await stack.ask(request("GET", path, *headers))).status == 200
 

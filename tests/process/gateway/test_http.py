@@ -297,3 +297,11 @@ def test_many_short_prompts_leave_the_loop_its_turns() -> None:
         assert asyncio.run(post_with_ticks(served.url)) == 200
         served.call(ticking.cancel)
     assert len(set(turns)) == 100
+
+
+def test_log_probabilities_of_prompts_are_bounded(served: Served) -> None:
+    """They are held until the answer is complete: many long prompts with many alternatives are refused early."""
+    body = {"model": "fake", "prompt": [[1] * 8000] * 3, "prompt_logprobs": 20, "max_tokens": 1}
+    status, _, answer = exchange(served, post("/v1/completions", json.dumps(body).encode(), "Connection: close"))
+    assert status == 413
+    assert "504000 log-probabilities of prompt tokens" in assert_problem(answer)["message"]

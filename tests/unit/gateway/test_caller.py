@@ -1,5 +1,6 @@
 """Tenant and deadline of a request, from its head to the generator."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,3 +80,10 @@ async def test_a_deadline_that_passes_before_generating() -> None:
     watched = Watched(1.0)
     await ask(watched, Caller("a", 11.2))
     assert watched.generated[0].deadline_s == 0
+
+
+@pytest.mark.parametrize(("tenant", "asked", "given"), [("a", -5, 0), ("a", 5, 5), ("", -5, -5)])
+async def test_no_tenant_puts_itself_before_the_others(tenant: str, asked: int, given: int) -> None:
+    generator = FakeGenerator(speak("a"))
+    await OnBehalf(generator, Caller(tenant)).prepare(replace(REQUEST, priority=asked))
+    assert generator.requests[0].priority == given

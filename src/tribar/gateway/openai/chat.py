@@ -12,6 +12,7 @@ from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
 from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
+from tribar.gateway.openai.reading.choice_reader import Reading
 from tribar.gateway.openai.shared_fields import Count, SharedFields, checked_max_tokens, make_call
 from tribar.gateway.openai.structs import with_fields
 from tribar.gateway.openai.tools import MAX_TOOLS, Tool, ToolChoice, ToolPlan, plan_tools
@@ -133,14 +134,20 @@ def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: 
 
 def _with_plan(call: OpenAiCall, plan: ToolPlan) -> OpenAiCall:
     (request,) = call.requests
+    if request.grammar is None:
+        return replace(call, requests=(replace(request, grammar=plan.grammar),), reading=plan.reading)
     if plan.grammar is not None:
-        if request.grammar is not None:
-            raise InvalidRequest(
-                "tool_choice asks for a call of a tool, so the answer cannot follow another grammar",
-                param="tool_choice",
-            )
-        request = replace(request, grammar=plan.grammar)
-    return replace(call, requests=(request,), reading=plan.reading)
+        raise InvalidRequest(
+            "tool_choice asks for a call of a tool, so the answer cannot follow another grammar", param="tool_choice"
+        )
+    if plan.reading.tool_format:
+        name = request.grammar.param
+        raise Unsupported(
+            f"tools and {name} together are not supported yet: leave out one of them, or send tool_choice",
+            param=name,
+            code="unsupported_field",
+        )
+    return replace(call, reading=Reading())  # what follows a grammar from its first token has no thinking in front
 
 
 def _wants(body: ChatFields) -> Wants:

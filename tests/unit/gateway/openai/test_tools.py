@@ -157,3 +157,21 @@ def test_the_thinking_of_earlier_turns() -> None:
     with pytest.raises(InvalidRequest) as caught:
         chat(messages=[{"role": "user", "content": "x", "reasoning_content": "a"}])
     assert caught.value.param == "messages[0].reasoning_content"
+
+
+FORMAT = {"type": "json_object"}
+
+
+def test_tools_and_a_format_that_contradict_each_other() -> None:
+    """Law 4: neither is dropped silently."""
+    with pytest.raises(Unsupported, match="tools and response_format together") as refused:
+        chat(tools=[tool()], response_format=FORMAT)
+    assert refused.value.param == "response_format"
+    assert chat(tools=[tool()], tool_choice="none", response_format=FORMAT).requests[0].grammar is not None
+
+
+def test_what_follows_a_grammar_is_content() -> None:
+    """Also where the chat template has begun a block of thinking: the first token belongs to the format already."""
+    thinking = replace(CARD, reasoning_format="think")
+    assert chat(thinking).reading.reasoning_format == "think"
+    assert chat(thinking, response_format=FORMAT).reading.is_plain

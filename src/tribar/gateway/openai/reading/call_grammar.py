@@ -35,7 +35,7 @@ def call_grammar(tool_format: ToolFormat, functions: Sequence[ToolFunction], *, 
         guidance = {**_SPACING, "lenient": not function.is_strict}
         schema = msgspec.json.encode({**function.schema, "x-guidance": guidance}).decode()
         rules += [f"function_{i}: {_quoted(head)} arguments_{i} {_quoted('}')}", f"arguments_{i}: %json {schema}"]
-    return Grammar(GrammarKind.LARK, "\n".join(rules) + "\n")
+    return Grammar(GrammarKind.LARK, "\n".join(rules) + "\n", "tools")
 
 
 def _quoted(text: str) -> str:
