@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from tribar.core.requests import FinishReason
 from tribar.engine.chunks import MIN_PREFILL
 from tribar.engine.config import SchedulerConfig
 from tribar.engine.limits import Limits
 from tribar.engine.pace import Pace, StepLoad
 from tribar.engine.residents import Residents
-from tribar.engine.sequence import Sequence
+from tribar.engine.sequence import Sequence, State
 from tribar.engine.tenants import Tenants
 from tribar.engine.waiting import Load, WaitingQueue
 from tribar.engine.yielding import one_to_yield
@@ -62,9 +63,17 @@ class Forecast:
         missed = 1.0 - sequence.n_cached / sequence.n_prompt
         self._miss_ratio += MEAN_WEIGHT * (missed - self._miss_ratio)
 
-    def ended(self, sequence: Sequence) -> None:
-        """A sequence that had started ended, whichever way."""
-        self._mean_output += MEAN_WEIGHT * (sequence.n_output - self._mean_output)
+    def ended(self, sequence: Sequence, state: State) -> None:
+        """A sequence that had started ended in ``state``.
+
+        Only an answer that came to its own end tells how long answers are. One cut by length, as all that just score
+        a prompt are, would have been longer: it may raise the mean, never lower it. One cut from outside tells nothing.
+        """
+        if state is not State.FINISHED:
+            return
+        is_cut = sequence.finish_reason is FinishReason.LENGTH
+        n_output = max(self._mean_output, sequence.n_output) if is_cut else sequence.n_output
+        self._mean_output += MEAN_WEIGHT * (n_output - self._mean_output)
 
     def of(self, n_prompt: int, max_tokens: int, tenant: str, priority: int) -> Outlook | None:
         """The outlook of such a request; None before the pace is known."""
@@ -96,8 +105,7 @@ class Forecast:
         return n_steps * step_s + prefill_s
 
     def _is_yielded_to(self, tenant: str, priority: int) -> bool:
-        n_tenants = len(self._tenants) + (tenant not in self._tenants)
-        return one_to_yield(tenant, priority, self._residents.running, n_tenants) is not None
+        return one_to_yield(tenant, priority, self._residents.running, self._tenants) is not None
 
     def _unfinished_before(self, tenant: str, priority: int) -> list[Sequence]:
         """Running sequences whose prefill goes on before that of a newcomer."""

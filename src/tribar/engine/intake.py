@@ -15,6 +15,11 @@ MIN_RETRY_S, MAX_RETRY_S = 1.0, 600.0
 """Between these, a refused client is told in how many seconds there will be room."""
 
 
+def _duration(seconds: float) -> str:
+    """A time with three digits at least, in milliseconds below a second."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
+
+
 class Intake:
     """Refuses at once what would only wait in vain.
 
@@ -78,12 +83,12 @@ class Intake:
             return
         if deadline_s is not None:
             if outlook.end_s > deadline_s:
-                message = (
-                    f"the answer would take about {outlook.end_s:.1f} s, the request's deadline is {deadline_s:g} s"
-                )
+                end = _duration(outlook.end_s)
+                message = f"the answer would take about {end}, the request's deadline is {deadline_s:g} s"
                 self._refuse("deadline", Overloaded, message, outlook.end_s - deadline_s)
         elif max_ttft_s is not None and outlook.ttft_s > max_ttft_s and outlook.wait_s > 0:
-            message = f"the first token would take about {outlook.ttft_s:.0f} s, more than the {max_ttft_s:g} s allowed"
+            ttft = _duration(outlook.ttft_s)
+            message = f"the first token would take about {ttft}, more than the {max_ttft_s:g} s allowed"
             self._refuse("max_ttft", Overloaded, message, min(outlook.ttft_s - max_ttft_s, outlook.wait_s))
 
     def _refuse(self, reason: str, error_class: type[TribarError], message: str, retry_after_s: float) -> NoReturn:

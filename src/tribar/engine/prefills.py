@@ -59,7 +59,7 @@ class Prefills:
         newcomer = self._waiting.first()
         if newcomer is None:
             return None
-        return one_to_yield(newcomer.tenant, newcomer.order[0], residents.running, len(self._tenants))
+        return one_to_yield(newcomer.tenant, newcomer.order[0], residents.running, self._tenants)
 
     def plan(self, step: Step, now_s: float, *, may_start: bool) -> None:
         """Add chunks to a step that has its decodes: running sequences' and, if they ``may_start``, newcomers'.

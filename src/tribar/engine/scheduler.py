@@ -356,7 +356,7 @@ class Scheduler:
         del self._by_uid[sequence.uid]
         self._tenants.leave(sequence.tenant)
         if sequence.started_s is not None:
-            self._forecast.ended(sequence)
+            self._forecast.ended(sequence, state)
         if sequence.state is State.RUNNING:
             self._residents.finish(sequence)
         elif sequence.uid in self._waiting.unready:

@@ -148,7 +148,7 @@ class WaitingQueue:
 
     def _add_equals(self, ahead: Load, group: PriorityClass, tenant: str, mean_output: float) -> None:
         def service(lane: Lane) -> float:
-            return PROMPT_WEIGHT * lane.n_tokens + OUTPUT_WEIGHT * mean_output * len(lane)
+            return PROMPT_WEIGHT * lane.n_tokens + OUTPUT_WEIGHT * min(mean_output * len(lane), lane.n_most)
 
         own = group.lanes.get(tenant)
         reach = self._tenants.served(tenant)

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from tests.unit.engine.virtual_engine import Cost, Course, VirtualEngine, percentile
 
+from tribar.core.requests import AbortReason
 from tribar.engine.config import SchedulerConfig
 
 CONFIG = SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=512, tpot_target_s=0.05)
@@ -81,3 +82,60 @@ def test_those_who_want_little_are_not_expected_to_stay() -> None:
     engine.run()
     assert last.estimate_s is not None
     assert last.estimate_s == pytest.approx(last.ttft_s, rel=0.3)
+
+
+def answer_s(engine: VirtualEngine) -> float:
+    """Seconds that an unlimited answer is expected to take."""
+    outlook = engine.scheduler._forecast.of(10, 10_000, "someone", 0)
+    assert outlook is not None
+    return outlook.end_s - outlook.ttft_s
+
+
+def warm_engine() -> VirtualEngine:
+    engine = VirtualEngine(CONFIG, Cost())
+    for i in range(20):
+        engine.add(i, 50, 60)
+        engine.run()
+    return engine
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1, 30])
+def test_answers_cut_short_by_their_limit_do_not_make_others_look_short(max_tokens: int) -> None:
+    """However many prompts are scored: whoever asks for an answer after that wants a whole one."""
+    engine = warm_engine()
+    before_s = answer_s(engine)
+    for i in range(300):
+        engine.add(1000 + i, 20, max_tokens)
+        engine.run()
+    assert answer_s(engine) == pytest.approx(before_s, rel=0.1)
+
+
+def test_nor_do_those_that_their_client_gave_up() -> None:
+    engine = warm_engine()
+    before_s = answer_s(engine)
+    for i in range(300):
+        course = engine.add(1000 + i, 20, 100)
+        engine.step()
+        engine.scheduler.abort(course.submit.uid, AbortReason.CLIENT_GONE, 0, engine.now_s)
+    assert answer_s(engine) == pytest.approx(before_s, rel=0.1)
+
+
+@pytest.mark.parametrize("is_stop_string", [True, False])
+def test_answers_that_end_by_themselves_early_do(is_stop_string: bool) -> None:
+    engine = warm_engine()
+    before_s = answer_s(engine)
+    for i in range(300):
+        course = engine.add(1000 + i, 20, 100, stop_ids=() if is_stop_string else (7,))
+        engine.step()
+        if is_stop_string:
+            engine.scheduler.abort(course.submit.uid, AbortReason.STOP_STRING, 1, engine.now_s)
+    assert answer_s(engine) < 0.1 * before_s
+
+
+def test_long_answers_count_even_if_cut() -> None:
+    engine = warm_engine()
+    before_s = answer_s(engine)
+    for i in range(64):
+        engine.add(1000 + i, 20, 1000)
+    engine.run()
+    assert answer_s(engine) > 3 * before_s

@@ -1,6 +1,7 @@
 """Who is refused at the door, with what, and whether coming back as told succeeds (law 12)."""
 
 import dataclasses
+import re
 from random import Random
 
 import pytest
@@ -93,6 +94,15 @@ def test_a_deadline_that_cannot_be_met_is_refused_and_one_that_can_is_met() -> N
     assert engine.scheduler.stats().refused["deadline"] == 1
     engine.run()
     assert fine.token_s[-1] - fine.arrived_s < 60
+
+
+def test_times_below_a_second_are_told_in_milliseconds() -> None:
+    engine = warm_engine(max_ttft_s=0.001)
+    hopeless = engine.add(1000, 10, 1, deadline_s=0.0001)
+    flood(engine, 1)
+    late = engine.add(1001, 10, 1)
+    told = [re.search(r"about (\S+) ms, .*0\.0+1 s", str(course.error)) for course in (hopeless, late)]
+    assert all(match is not None and 1 < float(match[1]) < 1000 for match in told), [hopeless.error, late.error]
 
 
 def test_deadline_has_precedence_over_the_general_bound() -> None:
