@@ -64,11 +64,13 @@ class Prefills:
     def plan(self, step: Step, now_s: float, *, may_start: bool) -> None:
         """Add chunks to a step that has its decodes: running sequences' and, if they ``may_start``, newcomers'.
 
-        Afterwards ``n_offered`` is how many tokens there were to give.
+        Afterwards ``n_offered`` is how many tokens there were to give, in the last step where somebody could take them.
         """
+        unfinished = [sequence for sequence in self._residents.running if sequence.n_missing > 1]
+        if not unfinished and not self._waiting:
+            return  # most steps: nobody asks what there is to give
         chunks = ChunkBudget(step, self._pace, self._target_s)
         self.n_offered = chunks.n_tokens
-        unfinished = [sequence for sequence in self._residents.running if sequence.n_missing > 1]
         unfinished.sort(key=self._turn, reverse=True)
         if may_start and self._waiting:
             self._admit(step, chunks, unfinished, now_s)
