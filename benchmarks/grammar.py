@@ -64,8 +64,7 @@ def main() -> None:
     print(f"the schema: {(perf_counter() - start) * 1000:.1f} ms")
     for batch in options.batches:
         constraints = {
-            Uid(1, i): Matcher(compiled.deep_copy(), len(table.token_bytes), barred_ids=set(), param="schema")
-            for i in range(batch)
+            Uid(1, i): Matcher(compiled, len(table.token_bytes), barred_ids=set(), param="schema") for i in range(batch)
         }
         free_s = decode_step_s(batch, options.tokens, {})
         bound_s = decode_step_s(batch, options.tokens, constraints)
