@@ -77,7 +77,7 @@ class Run:
         return self.n_output / self.seconds
 
 
-def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes = b"bench") -> Submit:
+def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes = b"bench", grammar: str = "") -> Submit:
     """A greedy request without end tokens, so that it runs to ``max_tokens``."""
     return Submit(
         uid=Uid(1, counter),
@@ -85,6 +85,7 @@ def submit(counter: int, ids: Sequence[int], max_tokens: int, namespace: bytes =
         sampling=SamplingParams(temperature=0.0, seed=0),
         max_tokens=max_tokens,
         namespace=namespace,
+        grammar=grammar,
     )
 
 
@@ -97,6 +98,8 @@ def drive(
 ) -> Run:
     """Run ``submits`` (all there at the start) to the end. With ``cost`` the clock is virtual.
 
+    ``constraints`` are of those that have a grammar.
+
     A runner goes with one scheduler for life: the scheduler tells of rows that ended with its next plan.
     """
     run = Run(courses={item.uid: Course() for item in submits})
@@ -107,7 +110,9 @@ def drive(
         return virtual_s if cost else perf_counter() - start
 
     for item in submits:
-        scheduler.add(item, now(), (constraints or {}).get(item.uid))
+        scheduler.add(item, now())
+        if constraints and item.uid in constraints:
+            scheduler.constrain(item.uid, constraints[item.uid])
     last = perf_counter()
     while not scheduler.is_idle:
         plan = scheduler.plan(now())

@@ -22,6 +22,7 @@ from tribar.engine.grammar.base import Constraint
 from tribar.engine.grammar.guidance import compile_grammar, make_tokenizer
 from tribar.engine.grammar.matcher import Matcher
 from tribar.engine.grammar.vocabulary import Vocabulary
+from tribar.engine.grammar.wire_form import to_wire
 
 N_PROMPT = 16
 SCHEMA = Grammar(
@@ -42,7 +43,8 @@ def vocabulary() -> Vocabulary:
 def decode_step_s(batch: int, n_tokens: int, constraints: Mapping[Uid, Constraint]) -> float:
     """The median time from one commit to the next while all rows decode."""
     config = SchedulerConfig(max_num_seqs=batch, max_num_batched_tokens=2048, max_model_len=1024, prefix_caching=False)
-    submits = [submit(i, prompt(i, N_PROMPT), n_tokens) for i in range(batch)]
+    grammar = to_wire(SCHEMA) if constraints else ""
+    submits = [submit(i, prompt(i, N_PROMPT), n_tokens, grammar=grammar) for i in range(batch)]
     with engine(4096, config) as (scheduler, runner):
         run = drive(scheduler, runner, submits, constraints=constraints)
     return statistics.median(seconds for n, seconds, _ in run.steps if n == batch)
@@ -64,8 +66,7 @@ def main() -> None:
     print(f"the schema: {(perf_counter() - start) * 1000:.1f} ms")
     for batch in options.batches:
         constraints = {
-            Uid(1, i): Matcher(compiled.deep_copy(), len(table.token_bytes), barred_ids=set(), param="schema")
-            for i in range(batch)
+            Uid(1, i): Matcher(compiled, len(table.token_bytes), barred_ids=set(), param="schema") for i in range(batch)
         }
         free_s = decode_step_s(batch, options.tokens, {})
         bound_s = decode_step_s(batch, options.tokens, constraints)

@@ -68,8 +68,13 @@ class ServedScheduler:
     ) -> Request:
         uid = Uid(1, len(self.requests))
         ids = np.array(prompt, dtype="<i4").tobytes()
-        submit = Submit(uid, ids, sampling, max_tokens, stop_ids=stop_ids, wants=wants, priority=priority)
-        self.scheduler.add(submit, self.now_s, constraint)
+        grammar = "" if constraint is None else "lark:grammar:"
+        submit = Submit(
+            uid, ids, sampling, max_tokens, stop_ids=stop_ids, wants=wants, priority=priority, grammar=grammar
+        )
+        self.scheduler.add(submit, self.now_s)
+        if constraint is not None:
+            self.scheduler.constrain(submit.uid, constraint)
         request = self.requests[uid] = Request(submit)
         return request
 

@@ -13,7 +13,7 @@ from tribar.app.launch import RESERVED_FILES
 from tribar.app.settings import options
 from tribar.core.errors import ERRORS_BY_NAME
 from tribar.engine.connection import MAX_OPEN
-from tribar.engine.grammar.compiler import MAX_JOBS
+from tribar.engine.grammar.compiler import MAX_JOBS, MAX_TENANT_JOBS
 from tribar.engine.grammar.guidance import MAX_SOURCE_BYTES
 from tribar.engine.prompt_encoder import MAX_PENDING
 from tribar.gateway.config import GatewayConfig
@@ -200,6 +200,7 @@ def limit_rows() -> Sequence[Row]:
         (f"{MAX_PENDING} prompts", "503"),
         (f"{MAX_SOURCE_BYTES >> 10} KiB", "413"),
         (f"{MAX_JOBS}", "503"),
+        (f"{MAX_TENANT_JOBS}", "429"),
         (f"{MAX_OPEN}", "503"),
         (f"{gateway.stall_timeout_s:g} s", "aborted"),
         (f"{connection.head_s:g} s", "408"),

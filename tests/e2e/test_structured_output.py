@@ -169,6 +169,13 @@ def test_a_bad_schema_is_refused_at_once_and_others_go_on(client: openai.OpenAI,
 
 
 @pytest.mark.timeout(180)
+def test_a_bad_gbnf_grammar_is_refused_by_name(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="not a GBNF grammar") as caught:
+        choice(client, extra_body={"guided_grammar": "root ::= ["})
+    assert caught.value.param == "guided_grammar"
+
+
+@pytest.mark.timeout(180)
 def test_neighbours_with_grammars_change_nobodys_tokens(client: openai.OpenAI) -> None:
     """Law 15, with half of 32 rows constrained."""
 

@@ -49,14 +49,15 @@ class GrammarKind(StrEnum):
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
     LARK = "lark"
+    GBNF = "gbnf"
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the whole output has to match: a JSON schema (as JSON), a regular expression, or a Lark grammar.
+    """What the whole output has to match: a JSON schema (as JSON), a regular expression, or a grammar.
 
-    The Lark dialect is llguidance's; a GBNF grammar is translated before it gets here. ``param`` is the request field
-    that it came from, for messages.
+    The Lark dialect is llguidance's, GBNF is llama.cpp's language. ``param`` is the request field that it came from,
+    for messages.
     """
 
     kind: GrammarKind

@@ -6,6 +6,7 @@ import numpy as np
 
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.engine.config import SchedulerConfig
+from tribar.engine.grammar.wire_form import from_wire
 from tribar.engine.sequence import Sequence
 from tribar.runtime.runner import RunnerInfo
 from tribar.wire.messages import Submit
@@ -69,7 +70,8 @@ class Limits:
     def _check_capabilities(self, submit: Submit) -> None:
         """A runner that met one of these would fail its whole step, or the wish would be forgotten on the way."""
         if submit.grammar and "masks" not in self.capabilities:
-            raise Unsupported("this model's runner cannot follow grammars: leave it out", param="grammar")
+            param = from_wire(submit.grammar).param
+            raise Unsupported(f"{param}: this model's runner cannot follow grammars: leave it out", param=param)
         if submit.wants.hidden:
             raise Unsupported("hidden states do not leave the engine", param="hidden")
         wishes = {

@@ -17,6 +17,7 @@ import msgspec
 from tribar.core.errors import Internal, TribarError
 from tribar.core.ports import Clock
 from tribar.core.requests import AbortReason, ModelCard
+from tribar.engine.grammar.base import Constraint
 from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.sessions import Sessions
@@ -141,13 +142,24 @@ class EngineLoop:
         if not self._sessions.may_open(key, submit.uid):
             return
         try:
-            constraint = self._grammars.request(submit) if submit.grammar else None
-            self._scheduler.add(submit, now_s, constraint)
+            self._scheduler.add(submit, now_s)
         except TribarError as error:
             self._sessions.refuse(key, submit.uid, error)
         else:
             self._sessions.open(submit.uid)
             self._is_idle_reported = False
+            if submit.grammar:  # not before: what may not enter costs no compilation
+                self._sessions.deliver(self._request_grammar(submit))
+
+    def _request_grammar(self, submit: Submit) -> list[Output]:
+        """Constrain a request at once where its grammar is known; the terminal of one that gets none."""
+        outcome: Constraint | TribarError | None
+        try:
+            outcome = self._grammars.request(submit)
+        except TribarError as error:
+            outcome = error
+        output = None if outcome is None else self._scheduler.constrain(submit.uid, outcome)
+        return [] if output is None else [output]
 
     def _ended_by_clock(self, now_s: float) -> list[Output]:
         """Terminals of passed deadlines and, once the grace of a stop is over, of everything."""

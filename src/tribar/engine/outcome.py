@@ -51,7 +51,8 @@ def failed(sequence: Sequence, message: str) -> Output:
     constraint = sequence.constraint
     if constraint is not None and constraint.error:
         reason = f"{constraint.param}: {constraint.error}"
-        return Output(sequence.uid, [], terminal=Failed("InvalidRequest", reason, param=constraint.param))
+        kind = "Internal" if constraint.is_broken else "InvalidRequest"
+        return Output(sequence.uid, [], terminal=Failed(kind, reason, param=constraint.param))
     return Output(sequence.uid, [], terminal=Failed("Internal", message))
 
 

@@ -97,8 +97,8 @@ class Scheduler:
         """The requests that ``constrain`` is to be called for."""
         return self._waiting.unready.keys()
 
-    def add(self, submit: Submit, now_s: float, constraint: Constraint | None = None) -> None:
-        """Queue a request. One with a grammar but no ``constraint`` yet is queued by ``constrain``.
+    def add(self, submit: Submit, now_s: float) -> None:
+        """Accept a request and queue it; one with a grammar is queued by ``constrain``.
 
         Raises ``InvalidRequest`` or ``Unsupported`` when it can never run, ``Overloaded`` or ``RateLimited`` when the
         queue is full or it would not be served in time (``Intake``), ``Unavailable`` when draining, ``Conflict`` when
@@ -112,10 +112,9 @@ class Scheduler:
         self._intake.check(submit)
         self._n_arrived += 1
         sequence = from_submit(submit, self._n_arrived, now_s, self.limits.max_model_len)
-        sequence.constraint = constraint
         self._by_uid[submit.uid] = sequence
         self._tenants.join(submit.tenant)
-        if submit.grammar and constraint is None:
+        if submit.grammar:
             self._waiting.add_unready(sequence)
         else:
             self._waiting.add(sequence)

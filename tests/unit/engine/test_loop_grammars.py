@@ -12,10 +12,11 @@ from tests.unit.engine.engine_rig import END, LIMITS, ManualClock, endless, intr
 from tribar.core.requests import AbortReason, FinishReason
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.engine.grammar import compiler
+from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.grammar.guidance import compile_grammar
 from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.runtime.fake.script import logits_script
-from tribar.wire.messages import Abort, Aborted, Drain, Failed, Finished
+from tribar.wire.messages import Abort, Aborted, Drain, Failed, Finished, Submit
 
 PIPELINES = {"depth 1": (1, 1), "depth 2": (2, 1), "3 tokens per step": (1, 3)}
 DIGITS = "regex:guided_regex:[0-9]{3}(-[0-9]{2})?"
@@ -109,6 +110,68 @@ async def test_a_request_may_end_while_its_grammar_is_compiled(monkeypatch: pyte
         refused = await talker.ended(await talker.submit(4, grammar="regex:p:slow c"))
         assert isinstance(refused, Failed)
         assert refused.error == "Unavailable"
+
+
+async def test_a_refused_request_costs_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one beyond the queue, nor one that can never run, nor one that comes while the engine drains."""
+    gate = Gate(monkeypatch)
+    asked = []
+    request = GrammarCompiler.request
+
+    def spy(self: GrammarCompiler, submit: Submit) -> Any:
+        asked.append(submit.uid)
+        return request(self, submit)
+
+    monkeypatch.setattr(GrammarCompiler, "request", spy)
+    async with running(make_engine(endless, replace(LIMITS, max_waiting=1))) as engine:
+        talker = await introduced(engine)
+        never = await talker.submit(0, prompt="", grammar=DIGITS)
+        first = await talker.submit(1, grammar="regex:p:slow")
+        beyond = await talker.submit(2, grammar=DIGITS)
+        await talker.channel.send(Drain())
+        late = await talker.submit(3, grammar=DIGITS)
+        for uid, error in ((never, "InvalidRequest"), (beyond, "Overloaded"), (late, "Unavailable")):
+            terminal = await talker.ended(uid)
+            assert isinstance(terminal, Failed)
+            assert terminal.error == error
+        gate.open.set()
+        assert isinstance(await talker.ended(first), Finished)
+    assert asked == [first]
+
+
+async def test_a_flood_of_grammars_is_refused_and_others_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    async with running(make_engine(endless)) as engine:
+        talker = await introduced(engine)
+        flood = [await talker.submit(i, grammar=f"regex:p:slow {i}", tenant="flood") for i in range(9)]
+        terminal = await talker.ended(flood.pop())
+        assert isinstance(terminal, Failed)
+        assert (terminal.error, terminal.param, terminal.retry_after_s) == ("RateLimited", "p", 1.0)
+        other = await talker.submit(9, grammar="regex:p:b{3}", tenant="other")
+        gate.open.set()
+        for uid in [*flood, other]:
+            assert isinstance(await talker.ended(uid), Finished)
+
+
+async def test_a_panic_while_a_grammar_is_followed_fails_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is our fault, and the engine goes on."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        def deep_copy(self) -> None:
+            raise PanicException
+
+    monkeypatch.setattr(compiler, "compile_grammar", lambda *_: Broken())
+    async with running(make_engine(endless)) as engine:
+        talker = await introduced(engine)
+        other = await talker.submit(0, max_tokens=30)
+        terminal = await talker.ended(await talker.submit(1, grammar=DIGITS))
+        assert isinstance(terminal, Failed)
+        assert (terminal.error, terminal.param) == ("Internal", "guided_regex")
+        assert isinstance(await talker.ended(other), Finished)
+    assert engine.error is None
 
 
 async def test_those_who_wait_for_a_grammar_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_several_tokens_a_step_need_depth_one() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"grammar": "root ::= [0-9]"}, "grammar"),
+        ({"grammar": "regex:guided_regex:[0-9]"}, "guided_regex"),
         ({"adapter": "x"}, "adapters"),
         ({"wants": Wants(hidden=True)}, "hidden"),
         ({"wants": Wants(logprobs=0)}, "logprobs"),

@@ -14,12 +14,17 @@ class Constraint(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the grammar is satisfied and nothing can follow."""
+        """Whether the grammar is satisfied and nothing can follow, as the last call showed."""
         ...
 
     @property
     def error(self) -> str:
         """Why the sequence cannot go on; empty while it can. Never taken back."""
+        ...
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the ``error`` is this program's and not the grammar's."""
         ...
 
     @property

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tribar.core.errors import Internal, InvalidRequest, Overloaded, TribarError, Unsupported
+from tribar.core.errors import Internal, InvalidRequest, Overloaded, RateLimited, TribarError, Unsupported
 from tribar.core.ids import Uid
 from tribar.core.requests import Grammar
 from tribar.engine.grammar.base import Constraint
@@ -27,12 +27,19 @@ if TYPE_CHECKING:
 MAX_JOBS = 64
 """Different grammars that may wait for the worker; together with the limits of one this bounds the wait."""
 
+MAX_TENANT_JOBS = MAX_JOBS // 8
+"""How many of them one tenant may have asked for, so that it leaves room for others and keeps their wait short."""
+
+RETRY_AFTER_S = 1.0
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Job:
     future: "Future[LLMatcher]"
+    tenant: str
+    """Who asked for it first."""
     waiters: dict[Uid, tuple[str, frozenset[int]]] = field(default_factory=dict)
     """Of each request: the field its grammar came from, and the end tokens that shall not end it."""
 
@@ -57,7 +64,9 @@ class GrammarCompiler:
     def request(self, submit: Submit) -> Constraint | None:
         """The constraint of ``submit``, which has a grammar; None where it will come out of ``ready``.
 
-        Raises ``InvalidRequest``, ``Unsupported`` where this engine follows no grammars, and ``Overloaded``.
+        To be called for requests that have been accepted, since it may begin a job. Raises ``InvalidRequest``,
+        ``Unsupported`` where this engine follows no grammars, and ``RateLimited`` or ``Overloaded`` where too many
+        wait, of this tenant or of all.
         """
         grammar = from_wire(submit.grammar)
         tokenizer = self._tokenizer
@@ -73,9 +82,8 @@ class GrammarCompiler:
         if compiled is not None:
             return self._constraint(compiled, grammar.param, barred_ids)
         if key not in self._jobs:
-            if len(self._jobs) >= MAX_JOBS:
-                raise Overloaded(f"{MAX_JOBS} grammars are waiting to be compiled", retry_after_s=1.0)
-            self._jobs[key] = _Job(self._worker.submit(_compile, tokenizer, grammar))
+            self._check_room(submit.tenant, grammar.param)
+            self._jobs[key] = _Job(self._worker.submit(_compile, tokenizer, grammar), submit.tenant)
             self._jobs[key].future.add_done_callback(self._on_done)
         self._jobs[key].waiters[submit.uid] = grammar.param, barred_ids
         return None
@@ -100,6 +108,14 @@ class GrammarCompiler:
         """End the worker; whoever still waits gets nothing."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
+    def _check_room(self, tenant: str, param: str) -> None:
+        if sum(job.tenant == tenant for job in self._jobs.values()) >= MAX_TENANT_JOBS:
+            message = f"{param}: {MAX_TENANT_JOBS} of your grammars are waiting to be compiled: let some of them finish"
+            raise RateLimited(message, param=param, retry_after_s=RETRY_AFTER_S)
+        if len(self._jobs) >= MAX_JOBS:
+            message = f"{param}: {MAX_JOBS} grammars are waiting to be compiled"
+            raise Overloaded(message, param=param, retry_after_s=RETRY_AFTER_S)
+
     def _outcomes(self, key: str, job: _Job) -> list[tuple[Uid, Constraint | TribarError]]:
         if job.future.cancelled():
             return []
@@ -115,7 +131,7 @@ class GrammarCompiler:
 
     def _constraint(self, compiled: "LLMatcher", param: str, barred_ids: frozenset[int]) -> Constraint:
         vocab_size = len(self._vocabulary.token_bytes)
-        return Matcher(compiled.deep_copy(), vocab_size, barred_ids=barred_ids, param=param)
+        return Matcher(compiled, vocab_size, barred_ids=barred_ids, param=param)
 
 
 def can_follow_grammars(vocabulary: Vocabulary) -> bool:

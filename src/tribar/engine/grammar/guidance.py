@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_SOURCE_BYTES = 64 * 2**10
 
+MAX_GBNF_CHARS = 16 * 2**10
+"""A GBNF grammar is translated in Python, which is slow; larger ones can be written in Lark."""
+
 MAX_WHITESPACE = 32
 """White space in a row between two tokens of JSON: enough to indent, and a model in a rut gets out of it."""
 
@@ -111,6 +114,21 @@ def _lark(grammar: Grammar) -> str:
             return f"start: /{regex_to_lark(grammar.source)}/{_NO_FORCING}"
         case GrammarKind.LARK:
             return grammar.source + _NO_FORCING
+        case GrammarKind.GBNF:
+            return _from_gbnf(grammar.source) + _NO_FORCING
+
+
+def _from_gbnf(source: str) -> str:
+    """llama.cpp's grammar language as Lark."""
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    if len(source) > MAX_GBNF_CHARS:
+        raise InvalidRequest(f"a GBNF grammar may have {MAX_GBNF_CHARS} characters; write a larger one in Lark")
+    try:
+        return gbnf_to_lark(source)
+    except Exception as error:  # the library raises bare exceptions
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidRequest(f"this is not a GBNF grammar: {reason}") from error
 
 
 def _schema(source: str) -> str:

@@ -1,21 +1,22 @@
 """What an answer must look like: the fields of OpenAI and of vLLM, old and new -> one ``Grammar``."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from tribar.core.errors import InvalidRequest, Unsupported
+from tribar.core.errors import InvalidRequest
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.gateway.openai.fields import STRUCTURED_FIELDS, refuse_unsupported
 from tribar.gateway.openai.structs import with_fields
 
 MAX_CHOICES = 1024
 MAX_SOURCE_CHARS = 64 * 2**10
-MAX_GBNF_CHARS = 16 * 2**10
-"""A GBNF grammar is translated in Python, which is slow; larger ones can be written in Lark."""
 
 _ANY_OBJECT = '{"type":"object"}'
+_BLANK = re.compile(r"\s*(#|$)")
+_GBNF_RULE = re.compile(r"\s*[\w-]+[ \t]*::=")
 
 Schema = dict[str, Any] | bool | Annotated[str, Meta(max_length=MAX_SOURCE_CHARS)]
 Source = Annotated[str, Meta(min_length=1, max_length=MAX_SOURCE_CHARS)]
@@ -127,20 +128,10 @@ def _choice(choices: list[str] | None, param: str) -> Grammar | None:
 def _grammar(source: str | None, param: str) -> Grammar | None:
     if source is None:
         return None
-    return Grammar(GrammarKind.LARK, _lark(source, param) if "::=" in source else source, param)
+    return Grammar(GrammarKind.GBNF if _is_gbnf(source) else GrammarKind.LARK, source, param)
 
 
-def _lark(gbnf: str, param: str) -> str:
-    """llama.cpp's grammar language, as Lark; its rules are the ones with ``::=``."""
-    try:
-        from llguidance.gbnf_to_lark import gbnf_to_lark
-    except ModuleNotFoundError as error:
-        raise Unsupported(f"{param}: reading GBNF needs the package llguidance", param=param) from error
-    if len(gbnf) > MAX_GBNF_CHARS:
-        message = f"{param}: a GBNF grammar may have {MAX_GBNF_CHARS} characters; write a larger one in Lark"
-        raise InvalidRequest(message, param=param)
-    try:
-        return gbnf_to_lark(gbnf)
-    except Exception as error:  # the library raises bare exceptions
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidRequest(f"{param} is not a GBNF grammar: {reason}", param=param) from error
+def _is_gbnf(source: str) -> bool:
+    """Whether the first line that is neither blank nor a comment begins a rule of GBNF; Lark has no ``::=``."""
+    first = next((line for line in source.splitlines() if not _BLANK.match(line)), "")
+    return _GBNF_RULE.match(first) is not None

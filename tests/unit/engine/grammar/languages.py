@@ -27,7 +27,7 @@ def _strings(alphabet: str, low: int, high: int) -> list[str]:
     return ["".join(letters) for n in range(low, high + 1) for letters in product(alphabet, repeat=n)]
 
 
-SCHEMA, REGEX, LARK = GrammarKind.JSON_SCHEMA, GrammarKind.REGEX, GrammarKind.LARK
+SCHEMA, REGEX, LARK, GBNF = GrammarKind.JSON_SCHEMA, GrammarKind.REGEX, GrammarKind.LARK, GrammarKind.GBNF
 
 LANGUAGES = {
     "regex": language(REGEX, "[ab]{2,4}", *_strings("ab", 2, 4)),
@@ -37,6 +37,7 @@ LANGUAGES = {
     "choice": language(LARK, 'start: "a" | "ab" | "ba\\n"', "a", "ab", "ba\n"),
     "rules": language(LARK, 'start: x x\nx: "a" | "b" | y\ny: "é"', *("".join(p) for p in product("abé", repeat=2))),
     "lark with options": language(LARK, '%llguidance {"no_forcing": false}\nstart: "abab"', "abab"),
+    "gbnf": language(GBNF, '# pairs\nroot ::= x x\nx ::= [ab] | "é"', *("".join(p) for p in product("abé", repeat=2))),
     "enum": language(SCHEMA, '{"enum": ["a", "ab", 1, null]}', '"a"', '"ab"', "1", "null"),
     "integers": language(SCHEMA, '{"type":"integer","minimum":-1,"maximum":12}', *map(str, range(-1, 13)), "-0"),
     "tuple": language(

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from tests.unit.engine.grammar.languages import END, OTHER_END, vocabulary
 
-from tribar.core.errors import Internal, InvalidRequest, Overloaded, TribarError, Unsupported
+from tribar.core.errors import Internal, InvalidRequest, Overloaded, RateLimited, TribarError, Unsupported
 from tribar.core.ids import Uid
 from tribar.core.requests import Grammar
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.grammar import compiler as room
 from tribar.engine.grammar.base import Constraint
-from tribar.engine.grammar.compiler import MAX_JOBS, GrammarCompiler
+from tribar.engine.grammar.compiler import MAX_JOBS, MAX_TENANT_JOBS, GrammarCompiler
 from tribar.engine.grammar.guidance import compile_grammar
 from tribar.engine.grammar.vocabulary import Vocabulary
 from tribar.wire.messages import Submit
@@ -19,8 +19,13 @@ from tribar.wire.messages import Submit
 TABLE = vocabulary(0, frozenset({b"x"}))
 
 
-def submit(number: int, grammar: str = "regex:guided_regex:a+", stop_ids: tuple[int, ...] = (END, OTHER_END)) -> Submit:
-    return Submit(Uid(1, number), b"\0\0\0\0", SamplingParams(), 4, stop_ids=stop_ids, grammar=grammar)
+def submit(
+    number: int,
+    grammar: str = "regex:guided_regex:a+",
+    stop_ids: tuple[int, ...] = (END, OTHER_END),
+    tenant: str = "",
+) -> Submit:
+    return Submit(Uid(1, number), b"\0\0\0\0", SamplingParams(), 4, stop_ids=stop_ids, grammar=grammar, tenant=tenant)
 
 
 class Rig:
@@ -120,7 +125,7 @@ def test_a_panic_of_the_library_is_our_fault(rig: Rig, monkeypatch: pytest.Monke
 def test_jobs_are_bounded_and_given_up_when_nobody_waits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     for number in range(MAX_JOBS):
-        rig.compiler.request(submit(number, f"regex:guided_regex:a{number}"))
+        rig.compiler.request(submit(number, f"regex:guided_regex:a{number}", tenant=f"t{number // MAX_TENANT_JOBS}"))
     with pytest.raises(Overloaded):
         rig.compiler.request(submit(99, "regex:guided_regex:b"))
     assert rig.compiler.request(submit(100, "regex:guided_regex:a0")) is None, "a shared job costs nothing"
@@ -131,6 +136,22 @@ def test_jobs_are_bounded_and_given_up_when_nobody_waits(rig: Rig, monkeypatch: 
     outcomes = rig.outcomes(5, 99)
     assert set(outcomes) == {5, 99}
     assert gate.sources == ["a0", "a5", "b"], "what had not begun never ran"
+
+
+def test_one_tenant_may_not_fill_the_worker(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its share it is refused by name; grammars that others wait for cost it nothing, and others come in."""
+    gate = Gate(monkeypatch)
+    for number in range(MAX_TENANT_JOBS):
+        assert rig.compiler.request(submit(number, f"regex:guided_regex:a{number}", tenant="flood")) is None
+    with pytest.raises(RateLimited, match="guided_json: 8 of your grammars") as caught:
+        rig.compiler.request(submit(100, "json_schema:guided_json:{}", tenant="flood"))
+    assert caught.value.param == "guided_json"
+    assert caught.value.retry_after_s
+    assert rig.compiler.request(submit(101, "json_schema:guided_json:{}", tenant="other")) is None
+    assert rig.compiler.request(submit(102, "json_schema:guided_json:{}", tenant="flood")) is None
+    gate.open.set()
+    rig.outcomes(*range(MAX_TENANT_JOBS), 101, 102)
+    assert rig.compiler.request(submit(103, "regex:guided_regex:c", tenant="flood")) is None
 
 
 def test_an_engine_without_grammars_refuses_by_name_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

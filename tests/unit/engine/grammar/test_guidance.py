@@ -7,7 +7,7 @@ from tribar.core.errors import InvalidRequest, TooLarge
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.engine.grammar.guidance import MAX_SOURCE_BYTES, compile_grammar, make_tokenizer
 
-SCHEMA, REGEX, LARK = GrammarKind.JSON_SCHEMA, GrammarKind.REGEX, GrammarKind.LARK
+SCHEMA, REGEX, LARK, GBNF = GrammarKind.JSON_SCHEMA, GrammarKind.REGEX, GrammarKind.LARK, GrammarKind.GBNF
 TOKENIZER = make_tokenizer(vocabulary(0, frozenset({b"x"})))
 
 BAD = {
@@ -29,6 +29,11 @@ BAD = {
     "empty": (LARK, "", "."),
     "no start": (LARK, 'root: "a"', "start"),
     "no such token": (LARK, "start: <[99999]>", "99999"),
+    "open class": (GBNF, "root ::= [", "not a GBNF grammar"),
+    "no root": (GBNF, "a ::= b", "not a GBNF grammar"),
+    "no name": (GBNF, "::=", "not a GBNF grammar"),
+    "deep GBNF": (GBNF, "root ::= " + "(" * 8000, "not a GBNF grammar"),
+    "long GBNF": (GBNF, 'root ::= "' + "a" * 2**14 + '"', "16384 characters; write a larger one in Lark"),
     "ambiguous without end": (LARK, "start: " + '"a"? ' * 5000, "Too many items"),
 }
 

@@ -1,6 +1,7 @@
 import itertools
 import time
 from random import Random
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -76,10 +77,73 @@ def test_it_is_over_as_soon_as_nothing_can_follow() -> None:
     assert matcher.is_over
 
 
-def test_a_clone_shares_nothing() -> None:
-    table = vocabulary(0, frozenset({b"x"}))
+class Library:
+    """Stands for a compiled grammar and its copies; ``failing`` is the call that raises ``error``."""
+
+    def __init__(self, failing: str = "", error: BaseException | None = None) -> None:
+        self._compiled = compile_grammar(make_tokenizer(TABLE), LANGUAGES["regex"].grammar)
+        self.failing, self.error = failing, error
+        self.n_copies = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.failing and self.error is not None:
+            raise self.error
+        return getattr(self._compiled, name)
+
+    def deep_copy(self) -> Any:
+        self.n_copies += 1
+        if self.failing == "deep_copy" and self.error is not None:
+            raise self.error
+        return self
+
+
+class PanicException(BaseException):
+    """As PyO3 raises it."""
+
+
+TABLE = vocabulary(0, frozenset({b"x"}))
+
+
+def follow(library: Library) -> Matcher:
+    matcher = Matcher(cast(Any, library), len(TABLE.token_bytes), barred_ids=frozenset({END}), param="p")
+    matcher.mask()
+    matcher.accept(ord("a"))
+    return matcher
+
+
+@pytest.mark.parametrize("error", [PanicException("index out of bounds"), ValueError("bad")], ids=["panic", "error"])
+@pytest.mark.parametrize("failing", ["deep_copy", "unsafe_compute_mask_ptr", "consume_token", "is_error", "is_stopped"])
+def test_a_panic_of_the_library_is_the_error_of_one_sequence(failing: str, error: BaseException) -> None:
+    """PyO3's ``PanicException`` is no ``Exception``; the engine's thread must survive it."""
+    matcher = follow(Library(failing, error))
+    assert matcher.error
+    assert matcher.is_broken
+    assert not matcher.is_over
+    assert allowed(matcher) == set()
+    matcher.accept(ord("a"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=["interrupt", "exit"])
+def test_what_ends_the_process_is_no_error_of_a_grammar(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        follow(Library("consume_token", error))
+
+
+def test_the_copy_is_made_with_the_first_token() -> None:
+    """Thousands may wait for their turn."""
+    library = Library()
+    waiting = [Matcher(cast(Any, library), 10**9, barred_ids={1}, param="p") for _ in range(1000)]
+    assert library.n_copies == 0, "nor was 125 MB of mask made for each"
+    assert not any(matcher.is_over or matcher.error for matcher in waiting)
+    matcher = follow(library)
+    matcher.mask()
+    assert library.n_copies == 1
+
+
+def test_copies_share_nothing() -> None:
+    table = TABLE
     compiled = compile_grammar(make_tokenizer(table), LANGUAGES["regex"].grammar)
-    first, second = (Matcher(compiled.deep_copy(), len(table.token_bytes), barred_ids=set(), param="p") for _ in "ab")
+    first, second = (Matcher(compiled, len(table.token_bytes), barred_ids=set(), param="p") for _ in "ab")
     for _ in range(4):
         first.accept(ord("a"))
     assert first.is_over
@@ -91,6 +155,7 @@ def test_a_forbidden_token_is_an_error_and_forbids_everything() -> None:
     matcher = make_matcher(LANGUAGES["regex"].grammar, vocabulary(0, frozenset({b"x"})))
     matcher.accept(ord("!"))
     assert matcher.error
+    assert not matcher.is_broken
     assert not matcher.is_over
     assert allowed(matcher) == set()
     assert matcher.mask().shape == (-(-len(vocabulary(0, frozenset({b"x"})).token_bytes) // 32),)

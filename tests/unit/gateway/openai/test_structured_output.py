@@ -59,23 +59,28 @@ def test_these_ask_for_nothing(make: Any, fields: dict[str, Any]) -> None:
     assert make(**fields).requests[0].grammar is None
 
 
-def test_gbnf_becomes_lark() -> None:
-    grammar = chat(guided_grammar=GBNF).requests[0].grammar
-    assert grammar is not None
-    assert (grammar.kind, grammar.param) == (LARK, "guided_grammar")
-    assert "start:" in grammar.source
-    assert "::=" not in grammar.source
-
-
 @pytest.mark.parametrize(
-    "source", ["root ::= [", "a ::= b", "::=", "root ::= " + "(" * 8000, 'root ::= "' + "a" * 2**14 + '"']
+    ("source", "kind"),
+    [
+        (GBNF, GrammarKind.GBNF),
+        ("\r\n  # a: b\n\n\troot-rule\t::= [", GrammarKind.GBNF),
+        ("root::=", GrammarKind.GBNF),
+        ('start: "a ::= b"', LARK),
+        ("// a ::= b\nstart: /x ::= y/", LARK),
+        ('# a ::= b\nstart: x\nx: "::="', LARK),
+        ("%ignore / /\nroot ::= x", LARK),
+        ('start: x\nroot ::= "a"', LARK),
+        ("::=", LARK),
+        ("\n \n", LARK),
+    ],
 )
-def test_bad_gbnf_is_refused_by_name(source: str) -> None:
+def test_the_first_rule_tells_gbnf_from_lark(source: str, kind: GrammarKind) -> None:
+    """The source goes on as it is: translating it is not for the event loop."""
     for fields in ({"guided_grammar": source}, {"structured_outputs": {"grammar": source}}):
-        with pytest.raises(InvalidRequest) as caught:
-            chat(**fields)
-        assert caught.value.param in {"guided_grammar", "structured_outputs.grammar"}
-        assert len(caught.value.message) < 300
+        grammar = chat(**fields).requests[0].grammar
+        assert grammar is not None
+        assert (grammar.kind, grammar.source) == (kind, source)
+        assert grammar.param in {"guided_grammar", "structured_outputs.grammar"}
 
 
 @pytest.mark.parametrize("make", [chat, completion])
@@ -140,6 +145,6 @@ def test_options_of_vllm_pass_at_neutral_values_only() -> None:
 
 
 def test_the_gateway_does_not_load_llguidance() -> None:
-    """It is needed there to read GBNF only."""
+    """Grammars are the engine's work."""
     code = "import sys, tribar.gateway.app, tribar.engine.client; assert 'llguidance' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
