@@ -28,7 +28,8 @@ MAX_JOBS = 64
 """Different grammars that may wait for the worker; together with the limits of one this bounds the wait."""
 
 MAX_TENANT_JOBS = MAX_JOBS // 8
-"""How many of them one tenant may have asked for, so that it leaves room for others and keeps their wait short."""
+"""How many of them one tenant may have asked for, so that it leaves room for others and keeps their wait short. Where
+nobody has a key, everybody is the tenant "", and only ``MAX_JOBS`` counts."""
 
 RETRY_AFTER_S = 1.0
 
@@ -109,7 +110,7 @@ class GrammarCompiler:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _check_room(self, tenant: str, param: str) -> None:
-        if sum(job.tenant == tenant for job in self._jobs.values()) >= MAX_TENANT_JOBS:
+        if tenant and sum(job.tenant == tenant for job in self._jobs.values()) >= MAX_TENANT_JOBS:
             message = f"{param}: {MAX_TENANT_JOBS} of your grammars are waiting to be compiled: let some of them finish"
             raise RateLimited(message, param=param, retry_after_s=RETRY_AFTER_S)
         if len(self._jobs) >= MAX_JOBS:

@@ -163,3 +163,12 @@ def test_an_engine_without_grammars_refuses_by_name_with_the_way_out(monkeypatch
             made.compiler.request(submit(1))
         assert caught.value.param == "guided_regex"
         made.compiler.close()
+
+
+def test_where_nobody_has_a_key_only_the_total_counts(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody is the tenant "" there, so its share would be everybody's bound."""
+    gate = Gate(monkeypatch)
+    for number in range(MAX_TENANT_JOBS + 1):
+        assert rig.compiler.request(submit(number, f"regex:guided_regex:a{number}")) is None
+    gate.open.set()
+    rig.outcomes(*range(MAX_TENANT_JOBS + 1))
