@@ -23,7 +23,7 @@ PUBLIC = "You answer for the city library, in one sentence and without opinions.
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("edge")
-    write_model(made)
+    write_model(made, context_length=1 << 16)  # room for an answer that outlasts every deadline
     (made / "keys.toml").write_text(entry_for(ALICE, "alice") + entry_for(BOB, "bob"))
     (made / "prefix.txt").write_text(PUBLIC + "\n")
     return made
