@@ -85,3 +85,11 @@ def test_several_models_have_to_be_named() -> None:
         assert ask(served, "/tokenize", {"prompt": "x"})[1]["error"]["param"] == "model"
         assert ask(served, "/tokenize", {"prompt": "x", "model": "two"})[0] == 200
         assert ask(served, "/generate", {"inputs": "x"})[0] == 422
+
+
+def test_a_long_answer_is_the_same_beside_the_loop(served: Served) -> None:
+    """BUG-086: thousands of ids, with their names, do not hold up the event loop while they are written."""
+    status, answer = ask(served, "/tokenize", {"prompt": "xy" * 2500, "return_token_strs": True})
+    assert status == 200
+    assert answer["count"] == len(answer["tokens"]) == 5000
+    assert answer["token_strs"] == ["x", "y"] * 2500

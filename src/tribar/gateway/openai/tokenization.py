@@ -1,5 +1,7 @@
 """``POST /tokenize`` and ``POST /detokenize`` in vLLM's shapes, over the very ids that a generation would run."""
 
+import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,6 +24,9 @@ from tribar.gateway.openai.shared_fields import TokenId
 from tribar.gateway.openai.structs import with_fields
 from tribar.gateway.openai.tools import MAX_TOOLS, Tool, plan_tools
 from tribar.gateway.vocabulary import Vocabulary
+
+INLINE_IDS = 4096
+"""An answer with more of them is written beside the event loop."""
 
 ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -68,14 +73,10 @@ class Tokenize:
         prepared = await generator.prepare(request)
         if prepared.ids is None:
             raise Unsupported(f"the model {request.model!r} does not tell its token ids")
-        vocabulary = self._catalog.vocabulary(request.model)
-        answer = {
-            "count": prepared.n_tokens,
-            "max_model_len": generator.card().max_model_len,
-            "tokens": prepared.ids,
-            "token_strs": [vocabulary.name(token_id) for token_id in prepared.ids] if with_names else None,
-        }
-        await Response(orjson.dumps(answer), media_type="application/json")(scope, receive, send)
+        vocabulary = self._catalog.vocabulary(request.model) if with_names else None
+        write = partial(_written, prepared.ids, generator.card().max_model_len, vocabulary)
+        body = write() if len(prepared.ids) <= INLINE_IDS else await asyncio.to_thread(write)
+        await Response(body, media_type="application/json")(scope, receive, send)
 
     def _parse(self, body: TokenizeFields, trace_id: str) -> tuple[TextGenerator, GenerateRequest, bool]:
         refuse_unsupported(body, TOKENIZE_FIELDS)
@@ -84,6 +85,13 @@ class Tokenize:
         prompt = _prompt(body, generator)
         request = GenerateRequest(model=name, prompt=prompt, max_tokens=0, trace_id=trace_id)
         return generator, request, bool(body.return_token_strs)
+
+
+def _written(ids: Sequence[int], max_model_len: int, vocabulary: Vocabulary | None) -> bytes:
+    """The answer; with the names of ``vocabulary`` where there is one."""
+    names = None if vocabulary is None else [vocabulary.name(token_id) for token_id in ids]
+    answer = {"count": len(ids), "max_model_len": max_model_len, "tokens": ids, "token_strs": names}
+    return orjson.dumps(answer)
 
 
 def _prompt(body: TokenizeFields, generator: TextGenerator) -> Prompt:

@@ -22,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 
 _ARCHIVE_ERRORS = (
     zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError,  # damage, among it names that are no text
-    RuntimeError, NotImplementedError,  # encryption; features that zipfile lacks
+    RuntimeError,  # encryption; and, as its subclass, features that zipfile lacks
     FileExistsError, NotADirectoryError,  # entries of one name, or below another that is a file
 )  # fmt: skip
 
