@@ -93,6 +93,7 @@ def plan_tools(
         tool_names=frozenset(function.name for function in callable_now),
         max_calls=MAX_TOOLS if is_parallel and not isinstance(choice, NamedToolChoice) else 1,
         reasoning_format="" if forced else card.reasoning_format,
+        has_only_calls=forced,
     )
     if not forced:
         return ToolPlan(reading, described)

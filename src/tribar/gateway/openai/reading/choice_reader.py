@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tribar.core.requests import Delta, Finish, FinishReason
 from tribar.gateway.openai.reading.formats import TOOL_FORMATS
-from tribar.gateway.openai.reading.pieces import AnswerParser, CallEnd, CallStart, Piece
+from tribar.gateway.openai.reading.pieces import AnswerParser, CallEnd, CallStart, Content, Piece
 from tribar.gateway.openai.reading.plain import PlainParser
 from tribar.gateway.openai.reading.thinking import ThinkingTokens, ThinkParser
 
@@ -15,13 +15,15 @@ class Reading:
     """What the text of an answer may hold beside content; by default nothing.
 
     ``tool_format`` is a key of ``TOOL_FORMATS`` or empty, ``reasoning_format`` is ``think`` or empty. Calls beyond
-    ``max_calls`` are dropped.
+    ``max_calls`` are dropped. ``has_only_calls``: the answer was held to calls, so what is left over when its length
+    ends it is the beginning of one, and no content.
     """
 
     tool_format: str = ""
     tool_names: frozenset[str] = frozenset()
     max_calls: int = 0
     reasoning_format: str = ""
+    has_only_calls: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -42,6 +44,7 @@ class ChoiceReader:
     def __init__(self, reading: Reading, token_bytes: Sequence[bytes], *, is_thinking: bool = False) -> None:
         self._parser = reading.parser(is_thinking=is_thinking)
         self._thinking = ThinkingTokens(token_bytes, is_open=is_thinking) if reading.reasoning_format else None
+        self._has_only_calls = reading.has_only_calls
         self._n_started = self._n_ended = 0
 
     @property
@@ -56,6 +59,8 @@ class ChoiceReader:
         pieces = self._parser.push(delta.text)
         if delta.finish is not None:
             pieces += self._parser.finish()
+        if self._has_only_calls:
+            pieces = [piece for piece in pieces if not isinstance(piece, Content)]
         for piece in pieces:
             self._n_started += isinstance(piece, CallStart)
             self._n_ended += isinstance(piece, CallEnd)
