@@ -118,11 +118,7 @@ def _regex(source: str | None, param: str) -> Grammar | None:
 
 
 def _choice(choices: list[str] | None, param: str) -> Grammar | None:
-    """Lark writes strings as JSON does."""
-    if not choices:
-        return None
-    source = "start: " + " | ".join(msgspec.json.encode(choice).decode() for choice in choices)
-    return Grammar(GrammarKind.LARK, source, param)
+    return _regex(f"(?:{'|'.join(map(re.escape, choices))})", param) if choices else None
 
 
 def _grammar(source: str | None, param: str) -> Grammar | None:

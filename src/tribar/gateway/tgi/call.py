@@ -40,19 +40,19 @@ class TgiCall(Call):
         return self.prefill or self.full_text
 
 
-def generate_call(body: GenerateFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def generate_call(body: GenerateFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /generate``. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, WHOLE_FIELDS)
     return _call(body, card, trace_id, stream=False)
 
 
-def generate_stream_call(body: GenerateFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def generate_stream_call(body: GenerateFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /generate_stream``. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, STREAM_FIELDS)
     return _call(body, card, trace_id, stream=True)
 
 
-def compat_call(body: CompatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def compat_call(body: CompatFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /``: one of the two. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     return _call(body, card, trace_id, stream=bool(body.stream), is_list=True)
 

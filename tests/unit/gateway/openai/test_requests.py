@@ -333,4 +333,4 @@ def test_chat_needs_a_template() -> None:
     """BUG-045."""
     body = decode(msgspec.json.encode({"model": "fake", "messages": [USER]}), CHAT_DECODER, 64)
     with pytest.raises(InvalidRequest, match="no chat template"):
-        chat_call(body, replace(FAKE_CARD, has_chat_template=False), max_choices=1, trace_id="")
+        chat_call(body, replace(FAKE_CARD, has_chat_template=False), trace_id="")

@@ -30,7 +30,7 @@ def named(name: str) -> dict[str, Any]:
 
 def chat(card: ModelCard = CARD, **fields: Any) -> OpenAiCall:
     body = {"model": "fake", "messages": [{"role": "user", "content": "hi"}]} | fields
-    return chat_call(decode(msgspec.json.encode(body), DECODER, 64), card, max_choices=8, trace_id="t")
+    return chat_call(decode(msgspec.json.encode(body), DECODER, 64), card, trace_id="t")
 
 
 def prompt_of(call: OpenAiCall) -> ChatPrompt:

@@ -23,7 +23,7 @@ MAKERS: dict[Any, Any] = {
 
 def call(make: Any = generate_call, card: Any = FAKE_CARD, /, **fields: Any) -> TgiCall:
     raw = msgspec.json.encode({"inputs": "x"} | fields)
-    made = make(decode(raw, msgspec.json.Decoder(MAKERS[make]), 64), card, max_choices=1, trace_id="t")
+    made = make(decode(raw, msgspec.json.Decoder(MAKERS[make]), 64), card, trace_id="t")
     assert isinstance(made, TgiCall)
     return made
 

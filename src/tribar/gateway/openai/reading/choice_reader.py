@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tribar.core.requests import Delta, Finish, FinishReason
+from tribar.gateway.openai.reading.calls_or_answer import CallsOrAnswerParser
 from tribar.gateway.openai.reading.formats import TOOL_FORMATS
 from tribar.gateway.openai.reading.pieces import AnswerParser, CallEnd, CallStart, Content, Piece
 from tribar.gateway.openai.reading.plain import PlainParser
@@ -16,7 +17,8 @@ class Reading:
 
     ``tool_format`` is a key of ``TOOL_FORMATS`` or empty, ``reasoning_format`` is ``think`` or empty. Calls beyond
     ``max_calls`` are dropped. ``has_only_calls``: the answer was held to calls, so what is left over when its length
-    ends it is the beginning of one, and no content.
+    ends it is the beginning of one, and no content. ``is_calls_or_answer``: it was held to calls or, in their place, to
+    something else, as ``calls_or_answer`` writes the grammar.
     """
 
     tool_format: str = ""
@@ -24,6 +26,7 @@ class Reading:
     max_calls: int = 0
     reasoning_format: str = ""
     has_only_calls: bool = False
+    is_calls_or_answer: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -34,7 +37,10 @@ class Reading:
         """A fresh parser. ``is_thinking``: the prompt has begun the thinking."""
         answer: AnswerParser = PlainParser()
         if self.tool_format:
-            answer = TOOL_FORMATS[self.tool_format].make_parser(self.tool_names, self.max_calls)
+            tool_format = TOOL_FORMATS[self.tool_format]
+            answer = tool_format.make_parser(self.tool_names, self.max_calls)
+            if self.is_calls_or_answer:
+                answer = CallsOrAnswerParser(answer, ["".join(tool_format.head(name)) for name in self.tool_names])
         return ThinkParser(answer, is_open=is_thinking) if self.reasoning_format else answer
 
 
