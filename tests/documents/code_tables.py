@@ -145,7 +145,7 @@ def _values(schema: Mapping[str, Any]) -> str:
     """A JSON schema in words: ``integer, 1 to 16``. ``null`` goes without saying."""
     alternatives = schema.get("anyOf", [schema])
     words = [_one(alternative) for alternative in alternatives if alternative.get("type") != "null"]
-    return " or ".join(words)
+    return " or ".join(dict.fromkeys(words))
 
 
 def _one(schema: Mapping[str, Any]) -> str:

@@ -24,8 +24,8 @@ SCRIPT: dict[str, Any] = {
     "default": "echo",
     "replies": [
         {"match": "fish", "steps": ["A fish: ", 240, 159, 144, 159, "."]},
-        {"match": "brief", "steps": [{"repeat": 20, "steps": ["tick ", {"pause_s": 0.02}]}]},
-        {"match": "endless", "steps": [{"repeat": 100000, "steps": ["tock ", {"pause_s": 0.02}]}]},
+        {"match": "brief", "steps": [{"repeat": 20, "steps": [{"pause_s": 0.02}, "tick "]}]},
+        {"match": "endless", "steps": [{"repeat": 100000, "steps": [{"pause_s": 0.02}, "tock "]}]},
         {"match": "flood", "steps": [{"repeat": 1000000, "steps": ["x"]}]},
     ],
 }

@@ -42,7 +42,7 @@ def calls_or_answer(
 ) -> Grammar:
     """The same calls, or in their place what matches ``answer``; JSON is then spaced as calls are.
 
-    Raises ``Unsupported`` where ``answer`` is a grammar itself, ``InvalidRequest`` where it is no JSON.
+    Raises ``Unsupported`` where ``answer`` is a grammar itself, ``InvalidRequest`` where its schema is none.
     """
     match answer.kind:
         case GrammarKind.JSON_SCHEMA:
@@ -56,9 +56,8 @@ def calls_or_answer(
                 rules += [f"head_{i}: HEAD_{i}", f"HEAD_{i}: {quoted(''.join(tool_format.head(function.name)))}"]
         case _:
             raise Unsupported(
-                f"tools and {answer.param} together are not supported: the rules of a grammar cannot be joined with those "
-                'of calls. Leave out one of them, or send tool_choice "none"; a JSON schema, a regular expression or '
-                "choices may stand beside tools",
+                f"tools and {answer.param} together are not supported: two grammars cannot be joined. Leave out one of "
+                'them, send tool_choice "none", or ask for JSON, a regular expression or choices',
                 param=answer.param,
                 code="unsupported_field",
             )
@@ -92,10 +91,10 @@ def _schema(answer: Grammar) -> dict[str, Any]:
         schema = msgspec.json.decode(answer.source)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"{answer.param}: the schema is not valid JSON: {error}", param=answer.param) from error
-    if isinstance(schema, bool):
-        return {} if schema else {"not": {}}
+    if schema is True:
+        return {}
     if not isinstance(schema, dict) or not isinstance(schema.get("x-guidance", {}), dict):
-        raise InvalidRequest(f"{answer.param}: the schema is not a JSON schema", param=answer.param)
+        raise InvalidRequest(f"{answer.param}: the schema is not one that a text can follow", param=answer.param)
     return schema
 
 

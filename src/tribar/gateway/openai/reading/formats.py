@@ -20,7 +20,7 @@ class ToolFormat:
     argument_key: str
 
     def head(self, name: str) -> list[str]:
-        """How a grammar lets a call of ``name`` begin, up to its arguments, in pieces that end where JSON's tokens do."""
+        """How a grammar lets a call of ``name`` begin, up to its arguments; cut where tokens of JSON end."""
         return [f"{self.before}{{", '"name"', ": ", quoted(name), ", ", quoted(self.argument_key), ": "]
 
 
