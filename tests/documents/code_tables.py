@@ -151,6 +151,8 @@ def _values(schema: Mapping[str, Any]) -> str:
 def _one(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return "object"
+    if "anyOf" in schema:
+        return _values(schema)
     if "enum" in schema:
         return " or ".join(code(f'"{word}"') for word in schema["enum"])
     kind = str(schema.get("type", "any"))
