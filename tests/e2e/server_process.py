@@ -178,10 +178,10 @@ def ask(client: openai.OpenAI, text: str, **options: Any) -> str:
 
 
 def stream(client: openai.OpenAI, text: str, **options: Any) -> Iterator[str]:
-    """The answer to one message, piece by piece."""
-    chunks = client.chat.completions.create(
+    """The answer to one message, piece by piece; closing it closes its connection."""
+    with client.chat.completions.create(
         model="tiny", messages=[{"role": "user", "content": text}], stream=True, **options
-    )
-    for chunk in chunks:
-        if chunk.choices and chunk.choices[0].delta.content:
-            yield chunk.choices[0].delta.content
+    ) as chunks:
+        for chunk in chunks:
+            if chunk.choices and chunk.choices[0].delta.content:
+                yield chunk.choices[0].delta.content
