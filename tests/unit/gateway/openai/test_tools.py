@@ -177,16 +177,16 @@ def test_tools_beside_a_format(choice: str | None) -> None:
     assert ["call)*" in made.source for made in (grammar, one.requests[0].grammar or grammar)] == [True, False]
 
 
-def test_without_a_call_to_make_the_format_is_all() -> None:
-    for fields in ({"tools": [tool()], "tool_choice": "none"}, {"tools": []}):
-        assert chat(**fields, response_format=FORMAT) == chat(response_format=FORMAT)
+@pytest.mark.parametrize("fields", [{"tools": [tool()], "tool_choice": "none"}, {"tools": []}])
+def test_without_a_call_to_make_the_format_is_all(fields: dict[str, Any]) -> None:
+    assert chat(**fields, response_format=FORMAT) == chat(response_format=FORMAT)
 
 
 @pytest.mark.parametrize("source", ['start: "a"', 'root ::= "a"'])
 @pytest.mark.parametrize("fields", [{"guided_grammar": None}, {"structured_outputs": {"grammar": None}}])
 def test_grammars_cannot_be_joined_with_calls(source: str, fields: dict[str, Any]) -> None:
     """Law 4: neither is dropped silently."""
-    given = {name: source if value is None else {"grammar": source} for name, value in fields.items()}
+    given: dict[str, Any] = {n: source if value is None else {"grammar": source} for n, value in fields.items()}
     with pytest.raises(Unsupported, match="together are not supported") as refused:
         chat(tools=[tool()], **given)
     assert refused.value.param in {"guided_grammar", "structured_outputs.grammar"}
