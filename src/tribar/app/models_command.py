@@ -33,8 +33,9 @@ def validate(
     try:
         from tribar.modelserver.model_config.inspection import inspect
     except ModuleNotFoundError as error:
-        missing = f"model configurations need {error.name}, which is not installed"
-        raise Unsupported(f"{missing}; try: pip install 'tribar[models]'") from None
+        if (error.name or "").startswith("tribar"):
+            raise
+        raise Unsupported(f"model configurations need {error.name}: pip install 'tribar[models]'") from error
     n_broken = 0
     for finding in inspect(directory):
         if finding.problem:

@@ -41,6 +41,7 @@ _EXPLANATIONS: Final = (
 _STILL_TEXT: Final = frozenset(
     {
         "inference.ModelInstanceGroup.SecondaryDevice.device_id",
+        "inference.ModelSequenceBatching.InitialState.dims",
         "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim",
     }
 )
