@@ -265,7 +265,7 @@ class Batcher(Generic[ItemT]):
             if chosen:
                 if total > self._max_preferred and n_best == 0:
                     n_best = len(chosen)
-                if not self._fits(total, queued, chosen[0]):
+                if total > self._policy.max_batch_size or not self._may_share(queued.key, chosen[0].key):
                     can_grow = False
                     break
             chosen.append(queued)
@@ -282,9 +282,8 @@ class Batcher(Generic[ItemT]):
         self._prefix = None
         return chosen
 
-    def _fits(self, total: int, queued: Queued[ItemT], first: Queued[ItemT]) -> bool:
-        is_equal = self._policy.shares_batches and queued.key == first.key
-        return is_equal and total <= self._policy.max_batch_size
+    def _may_share(self, key: Hashable, other: Hashable) -> bool:
+        return self._policy.shares_batches and key == other
 
     def _extend_prefix(self, queued: Queued[ItemT], level: _Level[ItemT]) -> None:
         """Where the new request comes last and still makes no batch, the prefix need not be read again."""
@@ -293,7 +292,8 @@ class Batcher(Generic[ItemT]):
             return
         size = prefix.size + queued.size
         is_last = queued.level >= prefix.level and not level.delayed
-        if is_last and queued.key == prefix.key and size < self._max_preferred and size not in self._preferred:
+        is_short = size < self._max_preferred and size not in self._preferred
+        if is_last and is_short and self._may_share(queued.key, prefix.key):
             prefix.size, prefix.level = size, queued.level
         else:
             self._prefix = None
