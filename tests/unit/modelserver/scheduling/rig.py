@@ -65,6 +65,7 @@ class Outcome:
     cancel: Callable[[], None] = lambda: None
     ended: list[str] = field(default_factory=list)
     name: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def respond(self, response: InferResponse) -> None:
         assert self.end_ns is None, "after the final answer"
@@ -81,6 +82,7 @@ class Outcome:
     def _end(self) -> None:
         self.end_ns = self.loop.time_ns()
         self.ended.append(self.name)
+        self.over.set()
 
     @property
     def error(self) -> str | None:
