@@ -134,6 +134,8 @@ def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: 
 
 def _with_plan(call: OpenAiCall, plan: ToolPlan) -> OpenAiCall:
     (request,) = call.requests
+    if request.grammar is None and plan.grammar is None:
+        return call if plan.reading == call.reading else replace(call, reading=plan.reading)
     if request.grammar is None:
         return replace(call, requests=(replace(request, grammar=plan.grammar),), reading=plan.reading)
     if plan.grammar is not None:
