@@ -26,7 +26,8 @@ class Plan(msgspec.Struct, kw_only=True):
     """What to send, and when. ``%d`` in ``body`` becomes the request's number.
 
     ``rate_per_s`` above 0 is open loop: arrivals are Poisson, whatever becomes of them. At 0 it is closed loop:
-    ``n_clients`` send one request after the other, or just one each with ``once``. Nothing new is sent after
+    ``n_clients`` send one request after the other, or just one each with ``once``; who is refused waits ``retry_s``
+    before its next one. Nothing new is sent after
     ``seconds``; open answers then get ``grace_s``. ``n_sources`` spreads connections over 127.0.0.1, 127.0.0.2, ...
     so that source ports do not run out.
     """
@@ -38,6 +39,7 @@ class Plan(msgspec.Struct, kw_only=True):
     rate_per_s: float = 0.0
     n_clients: int = 1
     once: bool = False
+    retry_s: float = 0.0
     grace_s: float = 30.0
     keeps_pieces: bool = False
     core: int | None = None
@@ -177,9 +179,9 @@ class Generator:
             connection.close()
         return Result(self._requests, start_s, wall_s, cpu_s)
 
-    async def _arrive(self, start_s: float) -> set[asyncio.Task[None]]:
+    async def _arrive(self, start_s: float) -> set[asyncio.Task[Request]]:
         rng = random.Random(self._plan.seed)
-        tasks: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[Request]] = set()
         due_s = start_s
         while (due_s := due_s + rng.expovariate(self._plan.rate_per_s)) < start_s + self._plan.seconds:
             if (wait_s := due_s - time.monotonic()) > 0:
@@ -191,11 +193,13 @@ class Generator:
 
     async def _client(self, start_s: float) -> None:
         while time.monotonic() < start_s + self._plan.seconds:
-            await self._one(time.monotonic())
+            request = await self._one(time.monotonic())
             if self._plan.once:
                 return
+            if request.status != 200:
+                await asyncio.sleep(self._plan.retry_s)
 
-    async def _one(self, due_s: float) -> None:
+    async def _one(self, due_s: float) -> Request:
         request = Request(due_s, pieces=[])
         self._requests.append(request)
         body = self._plan.body.replace("%d", str(len(self._requests))).encode()
@@ -206,9 +210,10 @@ class Generator:
             await connection.ask(request, data)
         except OSError:
             request.end_s = time.monotonic()  # refused below HTTP: its status stays 0
-            return
+            return request
         if connection.is_open:
             self._idle.append(connection)
+        return request
 
     async def _connection(self) -> _Connection:
         while self._idle:
@@ -231,6 +236,11 @@ class Running:
     """A generator at work in its own process."""
 
     process: "subprocess.Popen[bytes]"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still sends or waits."""
+        return self.process.poll() is None
 
     def result(self) -> Result:
         """Wait for its end. Raises ``RuntimeError`` where it failed."""
