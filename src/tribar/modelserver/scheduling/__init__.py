@@ -1,0 +1,1 @@
+"""How requests of one model version reach its instances: dynamic batches here, sequences and ensembles beside it."""
