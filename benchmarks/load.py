@@ -20,6 +20,7 @@ import msgspec
 import uvloop
 
 CONNECT_AT_ONCE = 64
+READY = b"r"
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -256,12 +257,14 @@ class Running:
 
 
 def start(plan: Plan) -> Running:
-    """Begin to carry ``plan`` out in a new process."""
+    """Begin to carry ``plan`` out in a new process; returns once that is about to send."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(msgspec.msgpack.encode(plan))
     process.stdin.close()
     process.stdin = None
+    process.stdout.read(len(READY))
     return Running(process)
 
 
@@ -271,7 +274,7 @@ def run(plan: Plan) -> Result:
 
 
 def main() -> None:
-    """Read a plan, print a result; both are msgpack."""
+    """Read a plan, print ``READY`` and a result; both are msgpack."""
     plan = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Plan)
     if plan.core is not None:
         os.sched_setaffinity(0, {plan.core})
@@ -284,6 +287,8 @@ def main() -> None:
         return await Generator(plan).run()
 
     with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # buffered, so that all of it is written
+        output.write(READY)
+        output.flush()
         output.write(msgspec.msgpack.encode(uvloop.run(measured())))
 
 
