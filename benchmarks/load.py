@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import httptools
 import msgspec
@@ -165,6 +166,7 @@ class Generator:
         """The whole course, from the first request to the last answer."""
         plan = self._plan
         start_s, cpu_s = time.monotonic(), time.process_time()
+        tasks: set[asyncio.Task[Any]]
         if plan.rate_per_s:
             tasks = await self._arrive(start_s)
         else:
