@@ -48,7 +48,6 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=int(limits.idle_s),
                 timeout_graceful_shutdown=_CLOSE_S,
             )
         )
