@@ -64,8 +64,8 @@ class Service(Protocol):
     async def infer(self, request: InferRequest) -> InferResponse:
         """The one response of a model that is not decoupled. Cancelling the call frees what it held.
 
-        Raises ``InvalidRequest`` naming what does not fit the model, ``NotFound``, ``Unavailable``, ``Overloaded``
-        (queue full), ``Unavailable`` (queue timeout), ``Internal`` (the model failed), and ``Unsupported`` for a decoupled
+        Raises ``InvalidRequest`` naming what does not fit the model, ``NotFound``, ``Unavailable`` (not ready, queue
+        timeout), ``Overloaded`` (queue full), ``Internal`` (the model failed), and ``Unsupported`` for a decoupled
         model.
         """
         ...
