@@ -11,6 +11,8 @@ from tribar.modelserver.repository.fingerprint import Fingerprint
 from tribar.modelserver.service import IndexEntry
 
 UNLOADED = "unloaded"
+MAX_STANDINGS = 256
+"""Versions of one model that the index remembers; the lowest of those not available are forgotten first."""
 
 
 class State(StrEnum):
@@ -61,6 +63,11 @@ class ServedModel:
         return not self.is_wanted or (self.is_whole and self._latest is not None)
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether no version of it was ever tried."""
+        return not self._standings
+
+    @property
     def is_forgettable(self) -> bool:
         """Whether nothing is known about it that anybody could ask for."""
         return not (self._versions or self._standings or self._failure or self.draining or self.n_waiting)
@@ -106,6 +113,19 @@ class ServedModel:
         """A version could not be made; one that serves stays READY."""
         if version not in self._versions:
             self._standings[version] = Standing(State.UNAVAILABLE, reason)
+            self._forget_old()
+
+    def abandon(self, versions: Iterable[str]) -> None:
+        """Nobody makes these versions any more."""
+        for version in versions:
+            if self._standings.get(version) == Standing(State.LOADING):
+                del self._standings[version]
+
+    def forget(self) -> None:
+        """The repository has it no longer."""
+        if not self._versions:
+            self._standings.clear()
+            self._failure = ""
 
     def refused(self, reason: str) -> None:
         """The folder or its configuration cannot be used."""
@@ -115,6 +135,7 @@ class ServedModel:
         """A retired version has answered its last request."""
         if self._standings.get(version) == Standing(State.UNLOADING):
             self._standings[version] = Standing(State.UNAVAILABLE, UNLOADED)
+            self._forget_old()
 
     def rows(self) -> list[IndexEntry]:
         """Of the index, in order of version; the first has no version where no version tells the failure."""
@@ -135,6 +156,11 @@ class ServedModel:
             assert (model.name, model.version) == (self.name, version)
             assert model.signature.versions == tuple(self._versions)
         assert self.lock.locked() or all(item.state is not State.LOADING for item in self._standings.values())
+
+    def _forget_old(self) -> None:
+        lost = sorted((v for v, item in self._standings.items() if item.state is State.UNAVAILABLE), key=int)
+        for version in lost[: max(0, len(self._standings) - MAX_STANDINGS)]:
+            del self._standings[version]
 
 
 def version_number(version: str) -> str:

@@ -1,13 +1,15 @@
 """What a load request puts in the place of a model's files: its configuration, or everything."""
 
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
 from tribar.core.errors import InvalidRequest
+from tribar.modelserver.model_config import config_from_json
 from tribar.modelserver.repository.names import MAX_NAME_BYTES
 from tribar.modelserver.service import LoadParameter
 
@@ -17,9 +19,9 @@ FILE_PREFIX = "file:"
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """``config_json`` None keeps the folder's configuration. Where there are ``files``, they are all that the model has."""
+    """``config`` None keeps the folder's. Where there are ``files``, they are all that the model has."""
 
-    config_json: str | None = None
+    config: ModelConfig | None = None
     files: Mapping[PurePosixPath, bytes] | None = None
 
     def write(self) -> Path:
@@ -35,13 +37,18 @@ class Overrides:
                 path.write_bytes(content)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
-            raise InvalidRequest(f"the files of the load request cannot be written: {error}", param=FILE_PREFIX) from error
+            raise InvalidRequest(
+                f"the files of the load request cannot be written: {error}", param=FILE_PREFIX
+            ) from error
         return directory
 
 
 def read_overrides(parameters: Mapping[str, LoadParameter]) -> Overrides:
-    """Raises ``InvalidRequest`` naming the parameter that is unknown, of the wrong type, or leads elsewhere."""
-    config: str | None = None
+    """Raises ``InvalidRequest`` naming the parameter that is unknown, of the wrong kind, or leads elsewhere.
+
+    Parsing may take milliseconds: call it off the event loop.
+    """
+    config: ModelConfig | None = None
     files: dict[PurePosixPath, bytes] = {}
     for key, value in parameters.items():
         if key == CONFIG:
@@ -59,25 +66,22 @@ def read_overrides(parameters: Mapping[str, LoadParameter]) -> Overrides:
     return Overrides(config, files or None)
 
 
-def _config(value: LoadParameter) -> str:
+def _config(value: LoadParameter) -> ModelConfig:
     if not isinstance(value, str):
         raise InvalidRequest("load parameter 'config' has to be a string of JSON", param=CONFIG)
-    try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"load parameter 'config' is not valid JSON: {error}", param=CONFIG) from error
-    if not isinstance(parsed, dict):
-        raise InvalidRequest("load parameter 'config' has to be a JSON object", param=CONFIG)
-    return value
+    return config_from_json(value)
 
 
 def _path(key: str) -> PurePosixPath:
     text = key.removeprefix(FILE_PREFIX)
     path = PurePosixPath(text)
     is_inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-    is_name = all(len(part.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES and part.isprintable() for part in path.parts)
+    is_name = all(
+        len(part.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES and part.isprintable() for part in path.parts
+    )
     if not is_inside or not is_name or "\\" in text or len(text) > 1024:
         raise InvalidRequest(
-            f"load parameter '{key[:80]}' does not name a file of the model; write 'file:VERSION/PATH'", param=FILE_PREFIX
+            f"load parameter '{key[:80]}' does not name a file of the model; write 'file:VERSION/PATH'",
+            param=FILE_PREFIX,
         )
     return path
