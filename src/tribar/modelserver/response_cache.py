@@ -8,8 +8,10 @@ an earlier load answered is never found again; it leaves as the least recently u
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tribar.core.inference import InferRequest, Parameters
 from tribar.core.tensors import BYTES_LENGTH_SIZE, DataType, Tensor
@@ -99,7 +101,7 @@ def _n_bytes(tensor: Tensor) -> int:
     return tensor.data.nbytes
 
 
-def _copy(tensor: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.generic]]":
+def _copy(tensor: Tensor) -> npt.NDArray[Any]:
     copy = np.array(tensor.data, copy=True)
     copy.flags.writeable = False
     return copy

@@ -107,6 +107,23 @@ def test_refused_at_the_timeout_and_delayed_behind_their_level() -> None:
         assert take(batcher, 100 * MS) == ([0] if delays else [])
 
 
+def test_a_new_request_goes_before_those_that_were_delayed() -> None:
+    """It may complete a preferred size in front of them."""
+    policy = BatchingPolicy(
+        max_batch_size=8,
+        preferred_batch_sizes=(4, 8),
+        max_queue_delay_ns=50 * MS,
+        queue_policy=QueuePolicy(default_timeout_ns=10 * MS, delays_expired=True),
+    )
+    batcher: Batcher[int] = Batcher(policy)
+    batcher.enqueue(0, now_ns=0, size=3)
+    assert take(batcher, 10 * MS) == []
+    for number in (1, 2):
+        assert take(batcher, 11 * MS) == []
+        batcher.enqueue(number, now_ns=11 * MS, size=2)
+    assert take(batcher, 11 * MS) == [1, 2]
+
+
 @pytest.mark.parametrize(("allows", "own_ms", "expected_ms"), [(True, 30, 30), (True, 300, 100), (False, 30, 100)])
 def test_a_request_may_only_shorten_its_timeout(allows: bool, own_ms: int, expected_ms: int) -> None:
     """BUG-063."""
