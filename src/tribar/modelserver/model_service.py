@@ -175,6 +175,10 @@ class ModelService:
         self._check_control()
         await self._lifecycle.unload(name)
 
+    async def look(self) -> None:
+        """Bring what is loaded in step with the repository now (control mode poll does so every interval)."""
+        await self._watch.look()
+
     def check(self) -> None:
         """Raises ``AssertionError`` where the parts contradict each other (for tests)."""
         self._lifecycle.check()
