@@ -1,5 +1,6 @@
 """Repositories in a temporary directory, and a service over the fake backend."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,3 +69,9 @@ def request(
 
 async def rows(service: ModelService) -> list[tuple[str, str, str]]:
     return [(row.name, row.version, row.state) for row in await service.index()]
+
+
+async def drained(service: ModelService) -> None:
+    """Wait until every retired version is gone."""
+    draining = [task for served in service._lifecycle.served.values() for task in served.draining]
+    await asyncio.gather(*draining)

@@ -1,7 +1,7 @@
 """Whether a model's files changed: their times and sizes, which is cheap, not their contents."""
 
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,33 +30,35 @@ def take_fingerprint(folder: Path, root: Path) -> Fingerprint:
     names = {str(version) for version in version_directories(folder)}
     shared: set[FileStamp] = set()
     versions: dict[str, frozenset[FileStamp]] = {}
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        stamps = _stamps(entry, Path(entry.path), folder, root)
+    for entry in _entries(folder):
+        stamps = frozenset(_stamps(entry, folder, root, set()))
         if entry.name in names:
-            versions[entry.name] = frozenset(stamps)
+            versions[entry.name] = stamps
         else:
-            shared.update(stamps)
+            shared |= stamps
     return Fingerprint(frozenset(shared), versions)
 
 
-def _stamps(entry: "os.DirEntry[str]", path: Path, folder: Path, root: Path) -> Iterator[FileStamp]:
-    if entry.name in _IGNORED:
+def _stamps(path: Path, folder: Path, root: Path, visited: set[Path]) -> Iterator[FileStamp]:
+    """``visited`` are the folders already walked: links may lead in circles."""
+    if path.name in _IGNORED:
         return
-    if entry.is_symlink():
-        _check_link(path, root)
-    if entry.is_dir():
-        # a link to a folder above itself would never end; what it leads to has a fingerprint of its own
-        if not (entry.is_symlink() and path.is_relative_to(path.resolve())):
-            for child in os.scandir(path):
-                yield from _stamps(child, path / child.name, folder, root)
-        return
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return
-    yield str(path.relative_to(folder)), status.st_mtime_ns, status.st_size
-
-
-def _check_link(path: Path, root: Path) -> None:
-    if not path.resolve().is_relative_to(root):
+    real = path.resolve()
+    if not real.is_relative_to(root):
         raise Conflict(f"'{path.relative_to(root)}' is a link that leads out of the repository; copy the file instead")
+    if real.is_dir():
+        if real not in visited:
+            visited.add(real)
+            for child in _entries(path):
+                yield from _stamps(child, folder, root, visited)
+        return
+    with suppress(FileNotFoundError):
+        status = real.stat()
+        yield str(path.relative_to(folder)), status.st_mtime_ns, status.st_size
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
