@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from tribar.core.errors import Internal, InvalidRequest, Overloaded, TribarError, Unavailable
@@ -26,9 +27,8 @@ _log = logging.getLogger(__name__)
 class ModelLifecycle:
     """Every name that is, was or should be loaded. A load whose caller leaves goes on."""
 
-    def __init__(self, loader: ModelLoader, *, max_loading: int = 4, drain_timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+    def __init__(self, loader: ModelLoader, *, max_loading: int = 4) -> None:
         self._loader = loader
-        self._drain_timeout_s = drain_timeout_s
         self._slots = asyncio.Semaphore(max_loading)
         self._served: dict[str, ServedModel] = {}
         self._changes: set[asyncio.Task[None]] = set()
@@ -43,7 +43,7 @@ class ModelLifecycle:
         """Load, or reload if anything changed. Raises as ``Service.load``."""
         check_model_name(name)
         served = self._enter(name)
-        await self._change(served, self._load(served, parameters))
+        await self._change(served, partial(self._load, served, parameters))
 
     async def load_at_start(self, name: str) -> None:
         """Load; where that fails, the name stays asked for and the index tells why."""
@@ -59,7 +59,7 @@ class ModelLifecycle:
         """Serve it no longer. What is not loaded is no error. Raises ``Overloaded`` where too much waits."""
         if name in self._served:
             served = self._enter(name)
-            await self._change(served, self._unload(served))
+            await self._change(served, partial(self._unload, served))
 
     async def rows(self, names: Sequence[str]) -> list[IndexEntry]:
         """The index of ``names`` and of whatever else is known."""
@@ -97,26 +97,25 @@ class ModelLifecycle:
             raise Overloaded(f"{MAX_WAITING} loads and unloads of model '{name}' are waiting", retry_after_s=1.0)
         return served
 
-    async def _change(self, served: ServedModel, change: Coroutine[None, None, None]) -> None:
+    async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
+        """Make a change when it is this name's turn. The caller may leave: it is made all the same."""
+
+        def on_done(task: "asyncio.Task[None]") -> None:
+            self._changes.discard(task)
+            served.n_waiting -= 1
+            self._forget(served)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.warning("%s", error)
+
         served.n_waiting += 1
         task = asyncio.get_running_loop().create_task(self._in_turn(served, change))
         self._changes.add(task)
-        task.add_done_callback(self._on_changed)
+        task.add_done_callback(on_done)
         await asyncio.shield(task)
 
-    async def _in_turn(self, served: ServedModel, change: Coroutine[None, None, None]) -> None:
-        try:
-            async with served.lock:
-                await change
-        finally:
-            change.close()
-            served.n_waiting -= 1
-            self._forget(served)
-
-    def _on_changed(self, task: "asyncio.Task[None]") -> None:
-        self._changes.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.warning("%s", task.exception())
+    async def _in_turn(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
+        async with served.lock:
+            await change()
 
     def _forget(self, served: ServedModel) -> None:
         if served.is_forgettable and self._served.get(served.name) is served:
@@ -195,7 +194,7 @@ class ModelLifecycle:
         for model in models:
             task = asyncio.get_running_loop().create_task(self._drain(served, model))
             served.draining.add(task)
-            task.add_done_callback(served.draining.discard)
+            task.add_done_callback(partial(self._on_drained, served))
 
     async def _drain(self, served: ServedModel, model: Model) -> None:
         await model.close()
@@ -203,15 +202,17 @@ class ModelLifecycle:
         if not served.is_wanted and await self._loader.fingerprint(served.name) is None and not served.is_wanted:
             served.forget()
 
+    def _on_drained(self, served: ServedModel, task: "asyncio.Task[None]") -> None:
+        served.draining.discard(task)
+        self._forget(served)
+
     async def _wait_for_drains(self, served: ServedModel) -> None:
         while len(served.draining) >= MAX_DRAINING:
-            done, _ = await asyncio.wait(
-                served.draining, timeout=self._drain_timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(served.draining, timeout=DRAIN_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 raise Unavailable(
                     f"{MAX_DRAINING} older versions of model '{served.name}' still answer requests; try again later",
-                    retry_after_s=self._drain_timeout_s,
+                    retry_after_s=DRAIN_TIMEOUT_S,
                 )
 
 

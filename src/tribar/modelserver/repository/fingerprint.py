@@ -31,7 +31,7 @@ def take_fingerprint(folder: Path, root: Path) -> Fingerprint:
     shared: set[FileStamp] = set()
     versions: dict[str, frozenset[FileStamp]] = {}
     for entry in _entries(folder):
-        stamps = frozenset(_stamps(entry, folder, root, set()))
+        stamps = frozenset(_stamps(entry, _real(entry, folder), folder, root, set()))
         if entry.name in names:
             versions[entry.name] = stamps
         else:
@@ -39,22 +39,26 @@ def take_fingerprint(folder: Path, root: Path) -> Fingerprint:
     return Fingerprint(frozenset(shared), versions)
 
 
-def _stamps(path: Path, folder: Path, root: Path, visited: set[Path]) -> Iterator[FileStamp]:
+def _stamps(path: Path, real: Path, folder: Path, root: Path, visited: set[Path]) -> Iterator[FileStamp]:
     """``visited`` are the folders already walked: links may lead in circles."""
     if path.name in _IGNORED:
         return
-    real = path.resolve()
     if not real.is_relative_to(root):
         raise Conflict(f"'{path.relative_to(root)}' is a link that leads out of the repository; copy the file instead")
     if real.is_dir():
         if real not in visited:
             visited.add(real)
             for child in _entries(path):
-                yield from _stamps(child, folder, root, visited)
+                yield from _stamps(child, _real(child, real), folder, root, visited)
         return
     with suppress(FileNotFoundError):
         status = real.stat()
         yield str(path.relative_to(folder)), status.st_mtime_ns, status.st_size
+
+
+def _real(path: Path, real_parent: Path) -> Path:
+    """As ``resolve``, which asks the disk for every part of the path."""
+    return path.resolve() if path.is_symlink() else real_parent / path.name
 
 
 def _entries(folder: Path) -> list[Path]:
