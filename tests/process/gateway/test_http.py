@@ -182,6 +182,27 @@ def test_operators_routes(served: Served) -> None:
     assert exchange(served, get("/health/live", "HEAD"))[2] == b""
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        (CHAT, {"n": 5}, "n"),
+        ("/v1/completions", {"prompt": "a", "n": 5}, "n"),
+        ("/v1/completions", {"prompt": ["a"] * 5}, "prompt"),
+        ("/v1/completions", {"prompt": [[1]] * 3, "n": 2}, "prompt"),
+        ("/v1/completions", {"prompt": ["", 1] * 3}, "prompt"),
+    ],
+)
+def test_choices_are_bounded(path: str, fields: dict[str, Any], param: str) -> None:
+    with serve(config=GatewayConfig(max_choices=4), fake=FakeGenerator(speak("a"))) as served:
+        body = (BODY if path == CHAT else {"model": "fake"}) | fields
+        status, _, answer = exchange(served, post(path, json.dumps(body).encode(), "Connection: close"))
+        problem = assert_problem(answer)
+        assert (status, problem["param"]) == (400, param)
+        assert "exceed 4 choices" in problem["message"]
+        fits = BODY | {"n": 4} if path == CHAT else {"model": "fake", "prompt": [1] * 9, "n": 4}
+        assert exchange(served, post(path, json.dumps(fits).encode(), "Connection: close"))[0] == 200
+
+
 def test_not_ready() -> None:
     class Loading(FakeGenerator):
         def card(self) -> ModelCard:
@@ -190,6 +211,8 @@ def test_not_ready() -> None:
     with serve(fake=Loading(speak("a"))) as served:
         status, headers, body = exchange(served, get("/health/ready"))
         assert (status, headers["retry-after"], assert_problem(body)["code"]) == (503, "1", "not_ready")
+        status, headers, body = exchange(served, get("/health"))
+        assert (status, headers["retry-after"], json.loads(body)["error_type"]) == (503, "1", "healthcheck")
         status, headers, body = exchange(served, post(CHAT, json.dumps(BODY).encode(), "Connection: close"))
         assert (status, headers["retry-after"]) == (503, "3")
         assert json.loads(exchange(served, get("/v1/models"))[2])["data"] == []
