@@ -75,7 +75,7 @@ async def test_a_caller_who_leaves_frees_what_it_held(tmp_path: Path) -> None:
     async with serving(tmp_path, control=NONE, sleep=sleep) as (service, _):
         running, queued = (asyncio.create_task(service.infer(request(id=str(n)))) for n in range(2))
         await asyncio.sleep(0.01)
-        scheduler = service._model("m", "").scheduler
+        scheduler = service._lifecycle.find("m", "").scheduler
         assert scheduler.n_inside == 2
         queued.cancel()
         with pytest.raises(asyncio.CancelledError):
