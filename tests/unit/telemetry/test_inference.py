@@ -78,7 +78,7 @@ def test_two_versions_have_their_own_series() -> None:
     for name in ("one", "two"):
         recorder = Recorder(name, "1", clock=lambda: MS)
         recorder.failed("OTHER", 0)
-        metrics.add(source(recorder, 0))
+        loaded.append(source(recorder, 0))
     found = samples(registry)
     assert found["nv_inference_request_failure", "one", "OTHER"] == 1
     assert found["nv_inference_request_failure", "two", "OTHER"] == 1
