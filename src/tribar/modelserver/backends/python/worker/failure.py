@@ -1,0 +1,22 @@
+"""What a model raised, as Triton words it."""
+
+import traceback
+from pathlib import Path
+
+_OWN_DIRECTORY = str(Path(__file__).parent)
+
+
+def describe(error: BaseException) -> str:
+    """Type, message and the model's own frames, the innermost first."""
+    text = f"{type(error).__name__}: {error}"
+    frames = [
+        f"  {frame.filename}({frame.lineno}): {frame.name}\n"
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if not frame.filename.startswith((_OWN_DIRECTORY, "<frozen importlib"))
+    ]
+    return f"{text}\n\nAt:\n{''.join(frames)}" if frames else text
+
+
+def full_traceback(error: BaseException) -> str:
+    """For the log, causes included."""
+    return "".join(traceback.format_exception(error)).rstrip()
