@@ -28,6 +28,7 @@ class Parcel:
 
     def add(self, name: str, datatype: DataType, array: npt.NDArray[Any]) -> WireTensor:
         """The tensor as it stands in the message; its data follows when the parcel is sealed."""
+        payload: bytes | memoryview | npt.NDArray[Any]
         if datatype is DataType.BYTES:
             payload = tensor_to_bytes(Tensor(name, datatype, array))
             n_bytes = len(payload)

@@ -17,7 +17,7 @@ def complete(message: Complete) -> Ready:
             return Ready(config=message.config)
         config = ModelConfig(message.config)
         answer = ask(config)
-    except BaseException as error:  # noqa: BLE001 - whatever a model raises is the reason
+    except BaseException as error:
         return Ready(error=describe(error))
     if not isinstance(answer, ModelConfig):
         name = config.as_dict().get("name", "")

@@ -56,7 +56,7 @@ class ModelHost:
                 else:
                     returned = asyncio.run_coroutine_threadsafe(returned, self._event_loop()).result()
             responses = self._checked(returned, len(requests))
-        except BaseException as error:  # noqa: BLE001 - whatever a model raises fails the batch, and only that
+        except BaseException as error:
             self._fail(requests, error, start_ns)
             return
         self._done(requests, responses, start_ns)
@@ -90,16 +90,14 @@ class ModelHost:
                 )
         return returned
 
-    def _done(
-        self, requests: list[InferenceRequest], responses: list[InferenceResponse | None], start_ns: int
-    ) -> None:
+    def _done(self, requests: list[InferenceRequest], responses: list[InferenceResponse | None], start_ns: int) -> None:
         end_ns = time.perf_counter_ns()
         parcel = Parcel()
         try:
             wires = [
                 self._wire(request, response, parcel) for request, response in zip(requests, responses, strict=True)
             ]
-        except Exception as error:  # noqa: BLE001 - elements of object arrays convert themselves to text
+        except Exception as error:
             self._fail(requests, error, start_ns)
             return
         requests.clear()  # the model's own references aside, nothing shows the inputs any more
@@ -134,7 +132,7 @@ class ModelHost:
             try:
                 if await coroutine is not None:
                     self._checked([], 0)
-            except BaseException as error:  # noqa: BLE001 - as in execute
+            except BaseException as error:
                 text = str(error) if isinstance(error, _Refused) else describe(error)
                 self._session.channel.send(Log(logging.ERROR, full_traceback(error)))
                 for request in requests:

@@ -40,7 +40,7 @@ def _serve(channel: Channel, window: Window, opening: Open) -> int:
     bound = install(session)
     try:
         host = ModelHost(session, opening, bound)
-    except BaseException as error:  # noqa: BLE001 - whatever a model raises, SystemExit too, is the reason
+    except BaseException as error:
         channel.send(Ready(error=describe(error)))
         return 0
     channel.send(Ready())
@@ -48,7 +48,7 @@ def _serve(channel: Channel, window: Window, opening: Open) -> int:
         host.execute(work)
     try:
         host.finalize()
-    except BaseException as error:  # noqa: BLE001 - as above
+    except BaseException as error:
         channel.send(Log(logging.ERROR, f"finalize failed: {describe(error)}"))
     sys.stdout.flush()
     sys.stderr.flush()

@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Sequence
 
+from tribar.core.tensors import DataType
 from tribar.modelserver.backends.python.messages import Answer, Infer, More, WireRequest
 from tribar.modelserver.backends.python.parcel import Parcel
-from tribar.core.tensors import DataType
 from tribar.modelserver.backends.python.worker.api.errors import ErrorCode, TritonError
 from tribar.modelserver.backends.python.worker.api.response import InferenceResponse
 from tribar.modelserver.backends.python.worker.api.tensor import Tensor, elements
@@ -59,9 +59,7 @@ def infer(
     wires = []
     for tensor in inputs:
         array, datatype = tensor.stored(), tensor.datatype()
-        wires.append(
-            parcel.add(tensor.name(), datatype, elements(array) if datatype is DataType.BYTES else array)
-        )
+        wires.append(parcel.add(tensor.name(), datatype, elements(array) if datatype is DataType.BYTES else array))
     request = WireRequest(
         0,
         wires,
@@ -77,9 +75,7 @@ def infer(
     asked_version = "" if version < 0 else str(version)
     session.channel.send_parcel(
         parcel,
-        lambda block: Infer(
-            call, model, asked_version, request, is_decoupled, block, session.window.take_freed()
-        ),
+        lambda block: Infer(call, model, asked_version, request, is_decoupled, block, session.window.take_freed()),
     )
     first = session.channel.next_answer(call)
     if is_decoupled:

@@ -18,7 +18,7 @@ class ModelControl:
         question = Question(0, "load", model_name=model_name, config=config, files=dict(files or {}))
         _raise_error(self._session.ask(question), "Failed to load model: ")
 
-    def unload_model(self, model_name: str, unload_dependents: bool = False) -> None:  # noqa: FBT001, FBT002
+    def unload_model(self, model_name: str, unload_dependents: bool = False) -> None:
         """Unload; returns when no new request reaches it."""
         question = Question(0, "unload", model_name=model_name, unload_dependents=unload_dependents)
         _raise_error(self._session.ask(question), "Failed to unload model: ")

@@ -5,7 +5,7 @@ and back.
 """
 
 import ctypes
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ def from_producer(producer: Any) -> tuple[npt.NDArray[Any], DataType | None]:  #
     is_bf16 = (tensor.code, tensor.bits) == (_BFLOAT, 16)
     if is_bf16:
         tensor.code = _UNSIGNED
-    return np.from_dlpack(_Capsule(capsule)), DataType.BF16 if is_bf16 else None
+    return np.from_dlpack(cast(Any, _Capsule(capsule))), DataType.BF16 if is_bf16 else None
 
 
 def _tensor(capsule: object) -> _DlTensor:

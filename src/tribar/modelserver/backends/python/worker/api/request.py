@@ -157,14 +157,14 @@ class InferenceRequest:
                 self._sender.close()
         return self._sender
 
-    def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:  # noqa: A003, FBT001, FBT002
+    def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:
         """Ask the model and wait: for its one response, or (``decoupled``) for an iterator over any number.
 
         An error is a response that ``has_error()``.
         """
         return infer(self.session, self._wire, self.inputs(), self.model, self.version, is_decoupled=decoupled)
 
-    def async_exec(self, decoupled: bool = False) -> Awaitable[InferenceResponse | ResponseIterator]:  # noqa: FBT001, FBT002
+    def async_exec(self, decoupled: bool = False) -> Awaitable[InferenceResponse | ResponseIterator]:
         """As ``exec``, to be awaited."""
         return asyncio.get_running_loop().run_in_executor(self.session.call_threads, self.exec, decoupled)
 
@@ -185,4 +185,3 @@ class InferenceRequest:
     def leave_to_sender(self) -> None:
         """``execute`` gave nothing: a sender does, or its end fails the request."""
         self.get_response_sender()
-

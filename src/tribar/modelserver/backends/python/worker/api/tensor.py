@@ -120,7 +120,8 @@ class Tensor:
 def elements(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """What a model gives for TYPE_STRING as an array of ``bytes``: other objects become UTF-8 text of themselves."""
     flat = [
-        item if type(item) is bytes else str(item).encode() for item in array.astype(object, copy=False).ravel().tolist()
+        item if type(item) is bytes else str(item).encode()
+        for item in array.astype(object, copy=False).ravel().tolist()
     ]
     converted = np.empty(len(flat), object)
     converted[:] = flat
