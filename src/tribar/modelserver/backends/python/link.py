@@ -157,8 +157,9 @@ class Link(asyncio.Protocol):
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # nobody may be waiting
-        replies, self._replies = self._replies, {}
-        for reply in replies.values():
+        replies = [*self._replies.values()]
+        self._replies.clear()
+        for reply in replies:
             reply.fail(error)
         batches = [*self._batches, *self._lingering]
         self._batches.clear()

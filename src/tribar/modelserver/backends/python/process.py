@@ -89,12 +89,11 @@ class WorkerProcess:
         return self._process.pid
 
     async def wait(self) -> str:
-        """How it ended, in words. Then its whole group is gone."""
+        """How it ended, in words, once all that it wrote is logged. Then its whole group is gone."""
         code = await self._process.wait()
         self.kill()
         await self._output.end(_LAST_WORDS_S)
-        last_line = f"; its last line: {self._output.last_line}" if self._output.last_line else ""
-        return (f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}") + last_line
+        return f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
         """End it and all that stayed in its group (SIGKILL). Idempotent."""

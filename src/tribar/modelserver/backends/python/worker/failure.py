@@ -8,7 +8,7 @@ _OWN_DIRECTORY = str(Path(__file__).parent)
 
 def describe(error: BaseException) -> str:
     """Type, message and the model's own frames, the innermost first."""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {str(error) or '<EMPTY MESSAGE>'}"
     frames = [
         f"  {frame.filename}({frame.lineno}): {frame.name}\n"
         for frame in reversed(traceback.extract_tb(error.__traceback__))

@@ -116,9 +116,7 @@ class ModelHost:
         return to_wire(response, request.wanted_outputs(), parcel)
 
     def _fail(self, requests: list[InferenceRequest], error: BaseException, start_ns: int) -> None:
-        text = str(error) if isinstance(error, _Refused) else describe(error)
-        message = f"Failed to process the request(s) for model '{self._session.instance_name}', message: {text}"
-        self._session.channel.send(Log(logging.ERROR, full_traceback(error)))
+        message = self._logged(error)
         for request in requests:
             request.close()
         error.__traceback__ = None  # its frames hold the requests
@@ -127,18 +125,23 @@ class ModelHost:
             Done([], start_ns, time.perf_counter_ns(), message, None, self._session.window.take_freed())
         )
 
+    def _logged(self, error: BaseException) -> str:
+        """What the callers are told; the log gets the traceback."""
+        text = str(error) if isinstance(error, _Refused) else describe(error)
+        message = f"Failed to process the request(s) for model '{self._session.instance_name}', message: {text}"
+        record = message if isinstance(error, _Refused) else full_traceback(error)
+        self._session.channel.send(Log(logging.ERROR, record))
+        return message
+
     def _run_in_background(self, coroutine: Coroutine[Any, Any, Any], requests: list[InferenceRequest]) -> None:
         async def run() -> None:
             try:
                 if await coroutine is not None:
                     self._checked([], 0)
             except BaseException as error:
-                text = str(error) if isinstance(error, _Refused) else describe(error)
-                self._session.channel.send(Log(logging.ERROR, full_traceback(error)))
+                message = self._logged(error)
                 for request in requests:
-                    request.fail(
-                        f"Failed to process the request(s) for model '{self._session.instance_name}', message: {text}"
-                    )
+                    request.fail(message)
                 error.__traceback__ = None
 
         asyncio.run_coroutine_threadsafe(run(), self._event_loop())

@@ -1,6 +1,7 @@
 """Read messages, run the model. The three descriptors are inherited from the front end."""
 
 import argparse
+import faulthandler
 import logging
 import os
 import socket
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     if not die_with_parent(options.parent_pid):
         return EX_SOFTWARE
+    faulthandler.enable()  # a crash in native code leaves its Python frames in the log
     channel = Channel(socket.socket(fileno=options.socket), Arena(options.outputs))
     first = channel.next_work()
     if isinstance(first, Complete):

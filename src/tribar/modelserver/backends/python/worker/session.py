@@ -18,6 +18,8 @@ class Session:
     def __init__(self, channel: Channel, window: Window, opening: Open) -> None:
         self.channel = channel
         self.window = window
+        self.model_name = opening.arguments["model_name"]
+        self.model_version = int(opening.arguments["model_version"])
         self.instance_name = opening.arguments["model_instance_name"]
         self.model_directory = opening.path.rpartition("/")[0]
         self.output_names = frozenset(opening.outputs)

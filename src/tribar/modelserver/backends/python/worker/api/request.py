@@ -29,7 +29,7 @@ class InferenceRequest:
 
     session: ClassVar[Session]
 
-    __slots__ = ("_inputs", "_is_returned", "_memory", "_sender", "_trace", "_wire", "model", "version")
+    __slots__ = ("_inputs", "_is_returned", "_memory", "_model", "_sender", "_trace", "_version", "_wire")
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class InferenceRequest:
             0,
             timeout,
         )
-        self.model = model_name
-        self.version = model_version
+        self._model = model_name
+        self._version = model_version
         self._inputs: list[Tensor] | None = list(inputs)
         self._memory: npt.NDArray[np.uint8] | None = None
         self._trace = trace
@@ -84,6 +84,8 @@ class InferenceRequest:
         request._sender = None
         request._is_returned = False
         request._trace = None
+        request._model = cls.session.model_name
+        request._version = cls.session.model_version
         if cls.session.is_decoupled:
             request.get_response_sender()
         return request
@@ -138,12 +140,12 @@ class InferenceRequest:
         return self._trace or InferenceTrace()
 
     def model_name(self) -> str:
-        """The model that a request of one's own asks."""
-        return self.model
+        """The model that it asks."""
+        return self._model
 
     def model_version(self) -> int:
         """Its version, -1 for the one that its policy serves."""
-        return self.version
+        return self._version
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the answer any more."""
@@ -162,7 +164,7 @@ class InferenceRequest:
 
         An error is a response that ``has_error()``.
         """
-        return infer(self.session, self._wire, self.inputs(), self.model, self.version, is_decoupled=decoupled)
+        return infer(self.session, self._wire, self.inputs(), self._model, self._version, is_decoupled=decoupled)
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[InferenceResponse | ResponseIterator]:
         """As ``exec``, to be awaited."""
