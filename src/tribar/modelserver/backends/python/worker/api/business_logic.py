@@ -3,12 +3,11 @@
 import contextlib
 from collections.abc import Sequence
 
-from tribar.core.tensors import DataType
 from tribar.modelserver.backends.python.messages import Answer, Infer, More, WireRequest
 from tribar.modelserver.backends.python.parcel import Parcel
 from tribar.modelserver.backends.python.worker.api.errors import ErrorCode, TritonError
 from tribar.modelserver.backends.python.worker.api.response import InferenceResponse
-from tribar.modelserver.backends.python.worker.api.tensor import Tensor, elements
+from tribar.modelserver.backends.python.worker.api.tensor import Tensor, add_tensor
 from tribar.modelserver.backends.python.worker.session import Session
 
 
@@ -56,10 +55,7 @@ def infer(
 ) -> InferenceResponse | ResponseIterator:
     """Ask ``model``, and wait for its response, or the first of them. Any number of threads may."""
     parcel = Parcel()
-    wires = []
-    for tensor in inputs:
-        array, datatype = tensor.stored(), tensor.datatype()
-        wires.append(parcel.add(tensor.name(), datatype, elements(array) if datatype is DataType.BYTES else array))
+    wires = [add_tensor(tensor, parcel) for tensor in inputs]
     request = WireRequest(
         0,
         wires,

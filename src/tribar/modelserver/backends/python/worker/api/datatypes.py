@@ -46,10 +46,18 @@ CODES = {
 }
 """Triton's numbers (``TRITONSERVER_DataType``)."""
 
-DATATYPES: dict["np.dtype[Any]", DataType] = {
-    datatype.dtype: datatype for datatype in CODES if datatype not in {DataType.BF16, DataType.BYTES}
-} | {np.dtype(object): DataType.BYTES}
-"""numpy's types in native byte order; fixed-width ``bytes`` are told by their kind."""
+_BY_CHARACTER = {
+    character: datatype
+    for datatype in CODES
+    if datatype is not DataType.BF16
+    for character in "?bBhHiIlLqQefdOS"  # the characters of numpy's types; two of them may be the same integer
+    if np.dtype(character) == datatype.dtype or (character == "S" and datatype is DataType.BYTES)
+}
+
+
+def datatype_of(dtype: "np.dtype[Any]") -> DataType | None:
+    """The type of an array of ``dtype``; None for what Triton lacks, and for foreign byte orders."""
+    return _BY_CHARACTER.get(dtype.char) if dtype.isnative else None
 
 
 def triton_string_to_numpy(triton_type_string: str) -> Any:  # noqa: ANN401 - a scalar type of numpy
@@ -59,8 +67,7 @@ def triton_string_to_numpy(triton_type_string: str) -> Any:  # noqa: ANN401 - a 
 
 def numpy_to_triton_type(data_type: Any) -> int | None:  # noqa: ANN401 - whatever numpy takes as a type
     """Triton's number of a numpy type; None for what Triton lacks."""
-    dtype = np.dtype(data_type)
-    datatype = DataType.BYTES if dtype.kind == "S" else DATATYPES.get(dtype)
+    datatype = datatype_of(np.dtype(data_type))
     return None if datatype is None else CODES[datatype]
 
 

@@ -4,11 +4,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from tribar.core.inference import ParameterValue
-from tribar.core.tensors import DataType
 from tribar.modelserver.backends.python.messages import WireResponse
 from tribar.modelserver.backends.python.parcel import Parcel
 from tribar.modelserver.backends.python.worker.api.errors import TritonError, TritonModelException
-from tribar.modelserver.backends.python.worker.api.tensor import Tensor, elements
+from tribar.modelserver.backends.python.worker.api.tensor import Tensor, add_tensor
 
 
 class InferenceResponse:
@@ -22,8 +21,9 @@ class InferenceResponse:
         error: TritonError | None = None,
         parameters: Mapping[str, ParameterValue] | None = None,
     ) -> None:
-        if not all(isinstance(tensor, Tensor) for tensor in output_tensors):
-            raise TypeError("InferenceResponse: output_tensors must be a list of Tensor")
+        for tensor in output_tensors:
+            if not isinstance(tensor, Tensor):
+                raise TypeError("InferenceResponse: output_tensors must be a list of Tensor")
         if error is not None and not isinstance(error, TritonError):
             raise TypeError(f"InferenceResponse: error must be a TritonError, not {type(error).__name__}")
         self._outputs = list(output_tensors)
@@ -72,15 +72,12 @@ def to_wire(response: InferenceResponse, wanted: Collection[str], parcel: Parcel
     error = response.error()
     if error is not None:
         return WireResponse(error=error.message(), code=error.code().name)
-    outputs: dict[str, Tensor] = {}
-    for tensor in response.output_tensors():
+    wires = []
+    tensors = response.output_tensors()
+    for i, tensor in enumerate(tensors):
         name = tensor.name()
-        if name in outputs and outputs[name] is not tensor:
+        if i > 0 and any(other.name() == name for other in tensors[:i]):
             raise TritonModelException(f"the response has two tensors named '{name}'")
         if name in wanted:
-            outputs[name] = tensor
-    wires = []
-    for name, tensor in outputs.items():
-        array, datatype = tensor.stored(), tensor.datatype()
-        wires.append(parcel.add(name, datatype, elements(array) if datatype is DataType.BYTES else array))
+            wires.append(add_tensor(tensor, parcel))
     return WireResponse(wires, response.parameter_values())

@@ -7,10 +7,12 @@ import numpy.typing as npt
 
 from tribar.core.tensors import DataType
 from tribar.modelserver.backends.python.messages import WireTensor
-from tribar.modelserver.backends.python.parcel import unpack
+from tribar.modelserver.backends.python.parcel import Parcel, unpack
 from tribar.modelserver.backends.python.worker.api import dlpack
-from tribar.modelserver.backends.python.worker.api.datatypes import CODES, DATATYPES
+from tribar.modelserver.backends.python.worker.api.datatypes import CODES, datatype_of
 from tribar.modelserver.backends.python.worker.api.errors import TritonModelException
+
+_BYTES = DataType.BYTES
 
 
 class Tensor:
@@ -30,11 +32,9 @@ class Tensor:
             )
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
-        datatype = DATATYPES.get(array.dtype)
+        datatype = datatype_of(array.dtype)
         if datatype is None:
-            if array.dtype.kind != "S":
-                raise TritonModelException("NumPy dtype is not supported.")
-            datatype = DataType.BYTES
+            raise TritonModelException("NumPy dtype is not supported.")
         self._name = name
         self._datatype = datatype
         self._array: npt.NDArray[Any] | None = array
@@ -106,15 +106,21 @@ class Tensor:
         array = self._array
         if array is None:
             assert self._wire is not None
-            array = unpack(self._wire, self._memory)
-            if not array.flags.writeable:
-                array = array.copy()
+            array = unpack(self._wire, self._memory, is_writable=True)
             self._array, self._memory = array, None
         return array
 
     def _wire_shape(self) -> tuple[int, ...]:
         assert self._wire is not None
         return self._wire.shape
+
+
+def add_tensor(tensor: Tensor, parcel: Parcel) -> WireTensor:
+    """Put a tensor into a parcel."""
+    array, datatype = tensor.stored(), tensor.datatype()
+    if datatype is _BYTES:
+        array = elements(array)
+    return parcel.add(tensor.name(), datatype, array)
 
 
 def elements(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
