@@ -65,8 +65,8 @@ class Service(Protocol):
         """The one response of a model that is not decoupled. Cancelling the call frees what it held.
 
         Raises ``InvalidRequest`` naming what does not fit the model, ``NotFound``, ``Unavailable``, ``Overloaded``
-        (queue full), ``Unavailable`` (queue timeout), ``Internal`` (the model failed), and ``Unsupported`` for a decoupled
-        model.
+        (queue full), ``Unavailable`` (queue timeout), ``Internal`` (the model failed), and ``Unsupported`` for a
+        decoupled model.
         """
         ...
 

@@ -19,6 +19,8 @@ from tribar.modelserver.backends.python.model_metrics import ModelMetrics
 from tribar.modelserver.backends.python.process import worker_command, worker_environment
 from tribar.modelserver.model_config.json_form import config_from_json, config_to_json
 
+FINALIZE_GRACE_S = 10.0
+
 DEFAULT_MODEL_FILE = "model.py"
 
 COMPLETION_TIMEOUT_S = 120.0
@@ -28,9 +30,16 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 class PythonBackend:
-    """Runs each instance in a process of its own. ``registry`` gets the metrics that models make; None refuses them."""
+    """Runs each instance in a process of its own.
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    ``registry`` gets the metrics that models make; None refuses them. ``finalize_grace_s`` is how long a model may take
+    to finish what it is at, and to finalize, before it is killed.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, finalize_grace_s: float = FINALIZE_GRACE_S
+    ) -> None:
+        self._finalize_grace_s = finalize_grace_s
         self._metrics = None if registry is None else ModelMetrics(registry)
 
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
@@ -53,7 +62,7 @@ class PythonBackend:
             spec.signature.is_decoupled,
             self._metrics is not None,
         )
-        instance = PythonInstance(spec, opening, self._metrics)
+        instance = PythonInstance(spec, opening, self._metrics, self._finalize_grace_s)
         await instance.start()
         return instance
 

@@ -9,9 +9,6 @@ from tribar.modelserver.backends.python.loaded_worker import Worker
 from tribar.modelserver.backends.python.messages import Open
 from tribar.modelserver.backends.python.model_metrics import ModelMetrics
 
-FINALIZE_GRACE_S = 10.0
-"""How long a model may take to finish what it is at, and to finalize, before it is killed."""
-
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
 
@@ -30,7 +27,7 @@ class PythonInstance:
         spec: InstanceSpec,
         opening: Open,
         metrics: ModelMetrics | None,
-        finalize_grace_s: float = FINALIZE_GRACE_S,
+        finalize_grace_s: float,
     ) -> None:
         self._spec = spec
         self._opening = opening
@@ -80,18 +77,21 @@ class PythonInstance:
         return None if self._worker is None else self._worker.pid
 
     async def _open(self) -> Worker:
-        return await Worker.open(self._spec, self._opening, self._metrics)
+        return await Worker.open(self._spec, self._opening, self._metrics, self._on_end)
 
     async def _keep_alive(self) -> None:
         n_failures = 0
-        while self._worker is not None:
-            how = await self._worker.ended()
-            n_failures = 1 if self._worker.link.n_done else n_failures + 1
+        worker = self._worker
+        while worker is not None:
+            how = await worker.ended()
+            n_failures = 1 if worker.link.n_done else n_failures + 1
             _log.error("the worker process of '%s' ended (%s); it is started again", self._spec.name, how)
-            self._worker = None
-            self._settled.clear()
-            self._worker = await self._restarted(n_failures)
+            self._worker = worker = await self._restarted(n_failures)
             self._settled.set()
+
+    def _on_end(self) -> None:
+        self._worker = None
+        self._settled.clear()
 
     async def _restarted(self, n_failures: int) -> Worker:
         while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Self
 
 from tribar.core.errors import Internal, InvalidRequest
@@ -18,16 +19,20 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Made by ``open``. When the process ends, in whatever way, ``link`` fails what waits for it."""
 
-    def __init__(self, name: str, process: WorkerProcess, link: Link) -> None:
+    def __init__(self, name: str, process: WorkerProcess, link: Link, on_end: Callable[[], None]) -> None:
         self.link = link
         self._name = name
         self._process = process
+        self._on_end = on_end
         self._end = asyncio.create_task(self._watch())
 
     @classmethod
-    async def open(cls, spec: InstanceSpec, opening: Open, metrics: ModelMetrics | None) -> Self:
-        """Start a process and load the model. Raises ``Unavailable``, ``InvalidRequest`` (the model's own error) or
-        ``Internal``; then nothing is left.
+    async def open(
+        cls, spec: InstanceSpec, opening: Open, metrics: ModelMetrics | None, on_end: Callable[[], None]
+    ) -> Self:
+        """Start a process and load the model. ``on_end`` is called before those that wait learn of its end.
+
+        Raises ``Unavailable``, ``InvalidRequest`` (the model's own error) or ``Internal``; then nothing is left.
         """
 
         def on_line(line: str) -> None:
@@ -36,7 +41,7 @@ class Worker:
         process = await WorkerProcess.start(spec.name, spec.n_threads, on_line)
         link = Link(spec.name, process, metrics)
         link.calls = Calls(link, spec.infer, spec.control)
-        worker = cls(spec.name, process, link)
+        worker = cls(spec.name, process, link, on_end)
         try:
             await asyncio.get_running_loop().create_connection(lambda: link, sock=process.channel)
             ready = await link.open(opening)
@@ -67,6 +72,7 @@ class Worker:
 
     async def _watch(self) -> str:
         how = await self._process.wait()
+        self._on_end()
         self.link.fail(Internal(f"the worker process of '{self._name}' ended ({how})"))
         self._process.close()
         return how

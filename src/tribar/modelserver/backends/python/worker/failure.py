@@ -1,9 +1,11 @@
 """What a model raised, as Triton words it."""
 
+import importlib
 import traceback
 from pathlib import Path
 
-_OWN_DIRECTORY = str(Path(__file__).parent)
+_NOT_THE_MODELS = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen importlib")
+"""Where frames between the worker's loop and the model's code come from."""
 
 
 def describe(error: BaseException) -> str:
@@ -12,7 +14,7 @@ def describe(error: BaseException) -> str:
     frames = [
         f"  {frame.filename}({frame.lineno}): {frame.name}\n"
         for frame in reversed(traceback.extract_tb(error.__traceback__))
-        if not frame.filename.startswith((_OWN_DIRECTORY, "<frozen importlib"))
+        if not frame.filename.startswith(_NOT_THE_MODELS)
     ]
     return f"{text}\n\nAt:\n{''.join(frames)}" if frames else text
 

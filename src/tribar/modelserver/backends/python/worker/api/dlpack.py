@@ -49,7 +49,8 @@ def to_capsule(array: npt.NDArray[Any], datatype: DataType) -> object:
     """A capsule over the array's memory."""
     if datatype is DataType.BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
-    capsule = array.__dlpack__()
+    # what came by DLPack is read-only to numpy, which exports nothing that is
+    capsule = (array if array.flags.writeable else array.copy()).__dlpack__()
     if datatype is DataType.BF16:
         _tensor(capsule).code = _BFLOAT
     return capsule
