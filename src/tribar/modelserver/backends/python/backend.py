@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tribar.core.errors import BadModelFile, Internal, InvalidRequest, Unsupported
+from tribar.core.errors import BadModelFile, InvalidRequest, Unsupported
 from tribar.modelserver.backends.base import Instance, InstanceSpec
 from tribar.modelserver.backends.python.arena import memory_file
 from tribar.modelserver.backends.python.instance import PythonInstance
@@ -143,4 +143,5 @@ def _ask(message: Complete) -> Ready:
                 ) from None
             finally:
                 worker.kill()
-    raise Internal(f"{message.path}: the process that asked auto_complete_config ended (exit code {worker.returncode})")
+    code = worker.returncode
+    raise BadModelFile(f"{message.path}: the process that asked auto_complete_config ended (exit code {code})")

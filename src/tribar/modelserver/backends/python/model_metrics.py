@@ -27,6 +27,9 @@ class ModelMetrics:
         """Change a metric."""
         labels = dict(sorted(measure.labels.items()))
         try:
+            if measure.name not in self._families and len(self._families) >= MAX_FAMILIES:
+                self._complain(measure, f"more than {MAX_FAMILIES} families")
+                return
             family = self._families.get(measure.name) or self._made(measure, tuple(labels))
             series = self._series[measure.name]
             if (values := tuple(labels.values())) not in series:
@@ -40,8 +43,6 @@ class ModelMetrics:
             self._complain(measure, str(error))
 
     def _made(self, measure: Measure, labels: tuple[str, ...]) -> Any:  # noqa: ANN401 - one of three kinds
-        if len(self._families) >= MAX_FAMILIES:
-            raise ValueError(f"more than {MAX_FAMILIES} families")
         common = (measure.name, measure.description, labels)
         family: Counter | Gauge | Histogram
         if measure.kind == "counter":

@@ -78,7 +78,7 @@ class Metric:
         """Replace a gauge's value."""
         self._only_of("set", MetricKind.GAUGE)
         with self._lock:
-            self._value = value
+            self._value = float(value)
         self._send("set", value)
 
     def observe(self, value: float) -> None:
