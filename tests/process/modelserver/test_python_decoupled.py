@@ -41,16 +41,16 @@ async def test_any_number_of_responses(tmp_path: Path, n_responses: int) -> None
 async def test_responses_come_from_threads_while_others_execute(tmp_path: Path) -> None:
     code = (
         "def later(s):\n"
-        "    for i in range(3): s.send(say(i)); self.go.wait(); self.go.clear()\n"
+        "    for i in range(3): s.send(say(i)); self.go.acquire()\n"
         "    s.send(say('last'), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)\n"
-        "self.go = threading.Event()\n"
+        "self.go = threading.Semaphore(0)\n"
         "threading.Thread(target=later, args=(requests[0].get_response_sender(),)).start()"
     )
     slow = asked(code)
     async with opened(tmp_path, config=decoupled()) as instance:
         await run(instance, slow)
         for _ in range(3):
-            await run(instance, await_ := asked("self.go.set(); requests[0].get_response_sender().send(say('x'), 1)"))
+            await run(instance, await_ := asked("self.go.release(); requests[0].get_response_sender().send(say('x'), 1)"))
             await ended(await_)
         await ended(slow)
     assert slow.said == ["0", "1", "2", "last"]
