@@ -1,7 +1,6 @@
 """Response senders, decoupled models and asynchronous ``execute``."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,7 +55,7 @@ async def test_responses_come_from_threads_while_others_execute(tmp_path: Path) 
     assert slow.said == ["0", "1", "2", "last"]
 
 
-async def test_many_large_responses_use_few_blocks(tmp_path: Path) -> None:
+async def test_many_large_responses_arrive_whole(tmp_path: Path) -> None:
     code = (
         "s = requests[0].get_response_sender()\n"
         "for i in range(40):\n"
@@ -76,9 +75,6 @@ async def test_many_large_responses_use_few_blocks(tmp_path: Path) -> None:
     async with opened(tmp_path, config=decoupled()) as instance:
         await run(instance, answers)
         await ended(answers)
-        worker = instance._worker
-        assert worker is not None
-        assert os.fstat(worker._process.outputs).st_size <= 12 * 2**19
     assert sums == [i * 100_000.0 for i in range(40)]
 
 
