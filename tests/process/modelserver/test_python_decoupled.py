@@ -49,7 +49,9 @@ async def test_responses_come_from_threads_while_others_execute(tmp_path: Path) 
     async with opened(tmp_path, config=decoupled()) as instance:
         await run(instance, slow)
         for _ in range(3):
-            await run(instance, await_ := asked("self.go.release(); requests[0].get_response_sender().send(say('x'), 1)"))
+            await run(
+                instance, await_ := asked("self.go.release(); requests[0].get_response_sender().send(say('x'), 1)")
+            )
             await ended(await_)
         await ended(slow)
     assert slow.said == ["0", "1", "2", "last"]

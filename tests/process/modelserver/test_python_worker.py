@@ -78,6 +78,7 @@ async def test_files_and_settings_that_cannot_be(tmp_path: Path) -> None:
     ("code", "how"),
     [
         ("os._exit(3)", "exit code 3"),
+        ("os.closerange(3, 100); threading.Event().wait()", "killed by SIGKILL"),
         ("os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
         ("if os.fork() == 0: os._exit(0)\nos._exit(4)", "exit code 4"),
         ("if os.fork() == 0: threading.Event().wait()\nos._exit(6)", "exit code 6"),

@@ -69,6 +69,7 @@ class Link(asyncio.Protocol):
         self.calls: Calls | None = None
         self.n_done = 0
         self._name = name
+        self._process = process
         self._arena = Arena(process.inputs)
         self._window = Window(process.outputs, is_writable=False)
         self._metrics = metrics
@@ -172,6 +173,11 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is in use."""
         self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """A worker without its socket is of no use: its end fails what waits for it."""
+        if self._failure is None:
+            self._process.kill()
 
     def data_received(self, data: bytes) -> None:
         """Messages of the worker."""
