@@ -1,6 +1,6 @@
 """The contract between the scheduler of a model and what runs it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -44,7 +44,7 @@ class InstanceSpec:
 class AsyncResponses(Protocol):
     """An async iterator of responses that can be closed early."""
 
-    def __aiter__(self) -> "AsyncResponses": ...
+    def __aiter__(self) -> AsyncIterator[InferResponse]: ...
 
     async def __anext__(self) -> InferResponse:
         """The next one."""
@@ -70,7 +70,7 @@ class Reply(Protocol):
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """A response. More than one, or a final one without outputs, only from decoupled models.
 
-        After the final one, ``send`` and ``fail`` raise ``RuntimeError``.
+        After the final one, ``send`` and ``fail`` raise ``Internal``.
         """
         ...
 
