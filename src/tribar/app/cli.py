@@ -10,6 +10,7 @@ from tribar.app.cli_help import SectionedCommand, examples
 from tribar.app.cli_options import takes_settings
 from tribar.app.config import ServeConfig
 from tribar.app.keys_command import keys
+from tribar.app.models_command import models
 from tribar.core.errors import InvalidRequest, TribarError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -106,6 +107,7 @@ def chat(
 
 
 cli.add_typer(keys)
+cli.add_typer(models)
 
 
 @cli.command()

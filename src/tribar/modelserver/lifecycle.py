@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
-from tribar.core.errors import Internal, InvalidRequest, Overloaded, TribarError, Unavailable
+from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, TribarError, Unavailable
+from tribar.modelserver.backends.base import ModelControl
 from tribar.modelserver.loading import ModelLoader, Source
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.names import check_model_name
@@ -27,8 +29,12 @@ _log = logging.getLogger(__name__)
 class ModelLifecycle:
     """Every name that is, was or should be loaded. A load whose caller leaves goes on."""
 
-    def __init__(self, loader: ModelLoader, *, max_loading: int = 4) -> None:
+    def __init__(
+        self, loader: ModelLoader, make_control: Callable[[tuple[str, ...]], ModelControl], *, max_loading: int = 4
+    ) -> None:
+        """``make_control`` gives the models of a chain (see ``ExplicitControl``) what they load others with."""
         self._loader = loader
+        self._make_control = make_control
         self._slots = asyncio.Semaphore(max_loading)
         self._served: dict[str, ServedModel] = {}
         self._changes: set[asyncio.Task[None]] = set()
@@ -39,11 +45,22 @@ class ModelLifecycle:
         """By name. Look up only."""
         return self._served
 
-    async def load(self, name: str, parameters: Mapping[str, LoadParameter]) -> None:
-        """Load, or reload if anything changed. Raises as ``Service.load``."""
+    def find(self, name: str, version: str) -> Model:
+        """The model of this version, "" the latest. Raises as ``ServedModel.find``."""
+        served = self._served.get(name)
+        if served is None or served.is_unknown:
+            raise NotFound(f"Request for unknown model: '{name}' is not found")
+        return served.find(version)
+
+    def is_changing(self, name: str) -> bool:
+        """Whether a load or unload of it is under way."""
+        return name in self._served and self._served[name].lock.locked()
+
+    async def load(self, name: str, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...] = ()) -> None:
+        """Load, or reload if anything changed; asked for by the last model of ``chain``. Raises as ``Service.load``."""
         check_model_name(name)
         served = self._enter(name)
-        await self._change(served, partial(self._load, served, parameters))
+        await self._change(served, partial(self._load, served, parameters, chain))
 
     async def load_at_start(self, name: str) -> None:
         """Load; where that fails, the name stays asked for and the index tells why."""
@@ -121,16 +138,16 @@ class ModelLifecycle:
         if served.is_forgettable and self._served.get(served.name) is served:
             del self._served[served.name]
 
-    async def _load(self, served: ServedModel, parameters: Mapping[str, LoadParameter]) -> None:
+    async def _load(self, served: ServedModel, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...]) -> None:
         await self._wait_for_drains(served)
-        async with self._slots:
+        async with nullcontext() if chain else self._slots:
             try:
                 source = await self._loader.read(served.name, parameters)
             except TribarError as error:
                 served.seen = await self._loader.fingerprint(served.name)
                 raise self._refused(served, error, parameters) from error
             try:
-                await self._load_from(served, source)
+                await self._load_from(served, source, (*chain, served.name))
             finally:
                 await self._loader.release(source)
 
@@ -144,7 +161,7 @@ class ModelLifecycle:
             served.refused(reason_of(error))
         return Internal(message)
 
-    async def _load_from(self, served: ServedModel, source: Source) -> None:
+    async def _load_from(self, served: ServedModel, source: Source, chain: tuple[str, ...]) -> None:
         served.is_wanted = True
         served.seen = source.fingerprint
         try:
@@ -153,7 +170,7 @@ class ModelLifecycle:
             served.refused(reason_of(error))
             raise InvalidRequest(f"load failed for model '{served.name}': {error.message}") from error
         kept, resized, missing = _compare(served, source, versions)
-        built, failures = await self._build(served, source, missing)
+        built, failures = await self._build(served, source, missing, self._make_control(chain))
         if not failures:
             failures = await _resize(resized, source)
         if failures and served.versions:
@@ -170,11 +187,11 @@ class ModelLifecycle:
             raise _load_failed(served.name, failures)
 
     async def _build(
-        self, served: ServedModel, source: Source, versions: Sequence[str]
+        self, served: ServedModel, source: Source, versions: Sequence[str], control: ModelControl
     ) -> tuple[list[Model], dict[str, TribarError]]:
         for version in versions:
             served.loading(version)
-        tasks = {version: asyncio.create_task(self._loader.build(source, version)) for version in versions}
+        tasks = {version: asyncio.create_task(self._loader.build(source, version, control)) for version in versions}
         try:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
         except asyncio.CancelledError:

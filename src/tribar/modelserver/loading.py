@@ -14,7 +14,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tribar.core.errors import Internal, InvalidRequest, TribarError, Unsupported
 from tribar.core.inference import InferRequest
-from tribar.modelserver.backends.base import AsyncResponses, Backend
+from tribar.modelserver.backends.base import AsyncResponses, Backend, ModelControl
 from tribar.modelserver.model import Identity, Model
 from tribar.modelserver.model_config import (
     complete,
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 class VersionPlan:
     """What is to serve one version: ``config`` is complete and valid, ``directory`` the version's (MODEL/1).
 
-    ``infer`` asks any model of this server (business logic scripting).
+    ``infer`` and ``control`` are for models that ask or load others (business logic scripting).
     """
 
     version: str
@@ -52,6 +52,7 @@ class VersionPlan:
     backend: Backend
     recorder: Recorder
     infer: Callable[[InferRequest], AsyncResponses]
+    control: ModelControl
 
 
 class OpenScheduler(Protocol):
@@ -135,11 +136,11 @@ class ModelLoader:
         served = versions_served(source.config.version_policy, available, name=source.folder.name)
         return [str(version) for version in served]
 
-    async def build(self, source: Source, version: str) -> Model:
+    async def build(self, source: Source, version: str, control: ModelControl) -> Model:
         """Load a version. Raises a ``TribarError`` with the reason; nothing is left behind then, nor when cancelled."""
         source.hold()
         try:
-            plan = await self._run(self._plan, source, version)
+            plan = await self._run(self._plan, source, version, control)
             scheduler = await self._open_scheduler(plan)
         except BaseException as error:
             await self.release(source)
@@ -190,15 +191,15 @@ class ModelLoader:
             raise
         return source
 
-    def _plan(self, source: Source, version: str) -> VersionPlan:
+    def _plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         try:
-            return self._complete_plan(source, version)
+            return self._complete_plan(source, version, control)
         except (InvalidRequest, Unsupported) as error:
             if source.config_text:
                 raise positioned(error, source.config_text, file=CONFIG_FILE) from error
             raise
 
-    def _complete_plan(self, source: Source, version: str) -> VersionPlan:
+    def _complete_plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         name, folder = source.folder.name, source.folder.path
         backends = frozenset(self._backends)
         fill = partial(complete, name=name, directory=folder, gpus=self._gpus, backends=backends)
@@ -216,6 +217,7 @@ class ModelLoader:
             backend=backend,
             recorder=Recorder(name, version),
             infer=self._infer,
+            control=control,
         )
 
 

@@ -13,15 +13,14 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tribar.core.errors import DeadlineExceeded, InvalidRequest, NotFound, TribarError, Unavailable, Unsupported
 from tribar.core.inference import InferRequest, InferResponse
 from tribar.modelserver.backends.base import Backend
+from tribar.modelserver.explicit_control import ExplicitControl
 from tribar.modelserver.lifecycle import ModelLifecycle
 from tribar.modelserver.loading import ModelLoader, OpenScheduler
-from tribar.modelserver.model import Model
 from tribar.modelserver.outlets import FutureOutlet, StreamOutlet
 from tribar.modelserver.repository.control import ALL_MODELS, Control, ControlMode
 from tribar.modelserver.repository.folders import ModelFolders
 from tribar.modelserver.scheduling.base import Outlet
 from tribar.modelserver.scheduling.recorder import Recorder
-from tribar.modelserver.served_model import ServedModel
 from tribar.modelserver.service import IndexEntry, LoadParameter
 from tribar.modelserver.signature import Signature
 from tribar.modelserver.statistics import ModelStatistics
@@ -51,7 +50,10 @@ class ModelService:
         self._loader = ModelLoader(
             ModelFolders(repositories), backends, open_scheduler, self._executor, self.stream, gpus
         )
-        self._lifecycle = ModelLifecycle(self._loader, max_loading=max_loading)
+        self._lifecycle = ModelLifecycle(
+            self._loader, lambda chain: ExplicitControl(self._lifecycle, control.mode, chain), max_loading=max_loading
+        )
+        self._explicit = ExplicitControl(self._lifecycle, control.mode)
         self._watch = RepositoryWatch(self._loader, self._lifecycle, control.poll_interval_s)
         self._watching: asyncio.Task[None] | None = None
         self._is_started = False
@@ -88,19 +90,15 @@ class ModelService:
 
     def is_model_ready(self, name: str, version: str = "") -> bool:
         """As ``Service``."""
-        try:
-            self._model(name, version)
-        except TribarError:
-            return False
-        return True
+        return self._explicit.is_model_ready(name, version)
 
     def signature(self, name: str, version: str = "") -> Signature:
         """As ``Service``."""
-        return self._model(name, version).signature
+        return self._lifecycle.find(name, version).signature
 
     def config(self, name: str, version: str = "") -> ModelConfig:
         """As ``Service``."""
-        return self._model(name, version).config
+        return self._lifecycle.find(name, version).config
 
     def statistics(self, name: str = "", version: str = "") -> Sequence[ModelStatistics]:
         """As ``Service``."""
@@ -123,7 +121,7 @@ class ModelService:
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """As ``Service``."""
-        model = self._model(request.model_name, request.model_version)
+        model = self._lifecycle.find(request.model_name, request.model_version)
         if model.is_decoupled:
             raise Unsupported(f"model '{model.name}' is decoupled: it answers a stream of requests only")
         checked = model.check(request)
@@ -140,7 +138,7 @@ class ModelService:
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """As ``Service``."""
-        model = self._model(request.model_name, request.model_version)
+        model = self._lifecycle.find(request.model_name, request.model_version)
 
         def failed(error: TribarError) -> InferResponse:
             return InferResponse(
@@ -167,13 +165,11 @@ class ModelService:
 
     async def load(self, name: str, parameters: Mapping[str, LoadParameter] | None = None) -> None:
         """As ``Service``."""
-        self._check_control()
-        await self._lifecycle.load(name, parameters or {})
+        await self._explicit.load(name, parameters)
 
     async def unload(self, name: str, *, unload_dependents: bool = False) -> None:
-        """As ``Service``. Nothing depends on a model yet, so ``unload_dependents`` makes no difference."""
-        self._check_control()
-        await self._lifecycle.unload(name)
+        """As ``Service``."""
+        await self._explicit.unload(name, unload_dependents=unload_dependents)
 
     async def look(self) -> None:
         """Bring what is loaded in step with the repository now (control mode poll does so every interval)."""
@@ -182,19 +178,6 @@ class ModelService:
     def check(self) -> None:
         """Raises ``AssertionError`` where the parts contradict each other (for tests)."""
         self._lifecycle.check()
-
-    def _model(self, name: str, version: str) -> Model:
-        served: ServedModel | None = self._lifecycle.served.get(name)
-        if served is None or served.is_unknown:
-            raise NotFound(f"Request for unknown model: '{name}' is not found")
-        return served.find(version)
-
-    def _check_control(self) -> None:
-        if self._control.mode is not ControlMode.EXPLICIT:
-            raise Unavailable(
-                f"explicit model load / unload is not allowed under model control mode '{self._control.mode}'; "
-                "start with --model-control-mode explicit"
-            )
 
     def _set_deadline(
         self, deadline_s: float, outlet: Outlet, future: "asyncio.Future[InferResponse] | None"

@@ -66,6 +66,7 @@ class _InstanceOpener:
             device_id=place.device_id,
             n_threads=self._n_threads[index % len(self._n_threads)],
             infer=plan.infer,
+            control=plan.control,
         )
         instance = await plan.backend.open(spec)
         try:

@@ -256,3 +256,29 @@ async def test_an_unload_after_a_failure_forgets_it(tmp_path: Path) -> None:
             await service.load("m")
         await asyncio.gather(*(service.unload("m") for _ in range(20)))
         assert service.is_ready()
+
+
+async def test_models_that_load_others_while_they_load_wait_for_nobody(tmp_path: Path) -> None:
+    """More of them than may load at a time, and a circle."""
+    for n in range(6):
+        write_model(tmp_path, f"m{n}")
+        write_model(tmp_path, f"part{n}")
+    for name in ("circle", "back"):
+        write_model(tmp_path, name)
+    refused: list[str] = []
+
+    async def on_open(spec: InstanceSpec) -> None:
+        assert spec.control is not None
+        name = spec.config.name
+        other = {"circle": "back", "back": "circle"}.get(name, name.replace("m", "part"))
+        if other != name:
+            try:
+                await spec.control.load(other)
+            except InvalidRequest as error:
+                refused.append(error.message)
+            assert spec.control.is_model_ready(other) or name == "back"
+
+    async with serving(tmp_path, on_open=on_open) as (service, _):
+        await asyncio.gather(*(service.load(f"m{n}") for n in range(6)), service.load("circle"))
+        assert refused == ["model 'circle' cannot be changed by a model that it loads"]
+        assert all(service.is_model_ready(f"part{n}") for n in range(6))

@@ -13,20 +13,23 @@ from tribar.modelserver.model_config.completion import (
 )
 from tribar.modelserver.model_config.json_form import config_from_json, config_to_json
 from tribar.modelserver.model_config.labels import read_labels
+from tribar.modelserver.model_config.model_files import check_model_files
 from tribar.modelserver.model_config.positions import positioned
 from tribar.modelserver.model_config.signatures import data_type_of, signature_of
 from tribar.modelserver.model_config.text import parse_config
 from tribar.modelserver.model_config.validation import validate
-from tribar.modelserver.model_config.versions import version_directories, versions_served
+from tribar.modelserver.model_config.versions import ignored_directories, version_directories, versions_served
 
 __all__ = [
     "DEFAULT_MAX_BATCH_SIZE",
     "SERVED_BACKENDS",
+    "check_model_files",
     "complete",
     "complete_batching",
     "config_from_json",
     "config_to_json",
     "data_type_of",
+    "ignored_directories",
     "parse_config",
     "positioned",
     "read_labels",

@@ -22,9 +22,26 @@ _UNKNOWN_FIELD: Final = re.compile(r'Message type "([^"]*)" has no field named "
 _UNKNOWN_VALUE: Final = re.compile(r"Invalid enum value (.*) for enum type (\S+)")
 _IN_FIELD: Final = re.compile(r"Failed to parse (\S+) field: ")
 
+_EXPLANATIONS: Final = (
+    (re.compile(r"repeated field (\S+) must be in \[\]"), r"'\1' takes a list; put its elements in [ ]"),
+    (re.compile(r"null is not allowed"), "null is no element of a list; remove it"),
+    (re.compile(r"Couldn't parse integer: (.*)"), r"expected an integer but found \1"),
+    (re.compile(r"invalid literal for int\(\) with base 10: (.*)"), r"expected an integer but found \1"),
+    (re.compile(r"Bool value (\S+) is not acceptable"), r"expected an integer but found \1; write digits, as in 8"),
+    (re.compile(r"Value out of range: (.*)"), r"\1 does not fit the field's integer type"),
+    (re.compile(r"expected string or bytes-like object"), "expected a string; put it in quotes"),
+    (
+        re.compile(r'should not have multiple "scheduling_choice"'),
+        "more than one scheduler is set; keep one of dynamic_batching, sequence_batching and ensemble_scheduling",
+    ),
+    (re.compile(r'should not have multiple "(\S+)"'), r"more than one \1 is set; keep one"),
+)
+"""What protobuf's complaints mean."""
+
 _STILL_TEXT: Final = frozenset(
     {
         "inference.ModelInstanceGroup.SecondaryDevice.device_id",
+        "inference.ModelSequenceBatching.InitialState.dims",
         "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim",
     }
 )
@@ -95,7 +112,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"'{twice}' is set twice; remove one of the two")
+        raise _bad("", f"'{twice}' is set twice in one object; remove one of the two")
     return found
 
 
@@ -137,4 +154,7 @@ def _explained(complaint: str) -> InvalidRequest:
         value, enum = unknown.groups()
         return _bad(where, f"'{value}' is no value of {enum}; {did_you_mean(value, enum_names(enum))}")
     reason = _WHERE.sub("", _IN_FIELD.sub("", complaint)).rstrip(".")
+    for pattern, explanation in _EXPLANATIONS:
+        if known := pattern.search(reason):
+            return _bad(where, known.expand(explanation))
     return _bad(where, reason)

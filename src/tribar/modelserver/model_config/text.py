@@ -62,11 +62,9 @@ def _reason(complaint: str) -> str:
 def _unknown_field(found: re.Match[str]) -> str:
     message, name = found.groups()
     kind = message.rpartition(".")[2]
-    known = field_names(message)
-    guess = did_you_mean(name, known)
-    if name not in known and not guess.startswith("did") and (places := places_of(name)):
-        guess = f"it belongs into {' or '.join(places)}"
-    return f"unknown field '{name}' in {kind}; {guess}"
+    places = places_of(name)
+    way_out = f"it belongs into {' or '.join(places)}" if places else did_you_mean(name, field_names(message))
+    return f"unknown field '{name}' in {kind}; {way_out}"
 
 
 def _unknown_value(found: re.Match[str]) -> str:

@@ -53,8 +53,6 @@ def validate(
             raise not_offered(name, field, substitute)
     if config.max_batch_size < 0:
         raise refusal(name, "max_batch_size", f"{config.max_batch_size} is negative; 0 is for a model without batches")
-    if config.HasField("version_policy") and config.version_policy.WhichOneof("policy_choice") is None:
-        raise refusal(name, "version_policy", "names no policy; choose latest, all or specific")
     check_tensors(config)
     check_dynamic_batching(config)
     check_instance_groups(config, gpus)
