@@ -15,6 +15,7 @@ from tribar.modelserver.http.models import ModelEndpoints
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.http.repository import RepositoryEndpoints
 from tribar.modelserver.http.setting_endpoints import SettingEndpoints
+from tribar.modelserver.http.shared_memory_endpoints import SharedMemoryEndpoints
 from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
@@ -54,6 +55,7 @@ class HttpFront:
         inference = Inference(service, bodies, shared_memory)
         generation = Generation(service, bodies)
         repository = RepositoryEndpoints(service, bodies)
+        memory = SharedMemoryEndpoints(bodies, shared_memory)
         setting = SettingEndpoints(service, bodies, settings)
         self._server: dict[str, Methods] = {
             "/v2": {"GET": models.server},
@@ -78,6 +80,18 @@ class HttpFront:
             "load": {"POST": repository.load},
             "unload": {"POST": repository.unload},
         }
+        self._memory: dict[str, dict[str, Methods]] = {
+            "systemsharedmemory": {
+                "status": {"GET": memory.status},
+                "register": {"POST": memory.register},
+                "unregister": {"POST": memory.unregister},
+            },
+            "cudasharedmemory": {
+                "status": {"GET": memory.cuda_status},
+                "register": {"POST": memory.cuda_register},
+                "unregister": {"POST": memory.cuda_unregister},
+            },
+        }
         self._named_repository: Methods = {"POST": repository.of_named_repository}
         self._index: Methods = {"POST": repository.index}
 
@@ -91,7 +105,7 @@ class HttpFront:
         except Exception:
             _log.exception("a request for %s failed", scope["path"][:200])
             answer = Answer(500, (error_body("an internal error, which is in the server's log"),))
-        if answer is not None:
+        if answer is not None and not exchange.is_started:
             await answer.write(send)
 
     async def _answer(self, exchange: Exchange) -> Answer | None:
@@ -114,7 +128,7 @@ class HttpFront:
             return self._find_model(exchange, parts)
         if parts[2] == "repository":
             return self._find_repository(exchange, parts)
-        return None
+        return self._find_memory(exchange, parts)
 
     def _find_model(self, exchange: Exchange, parts: list[str]) -> Methods | None:
         """``/v2/models/NAME[/versions/NUMBER][/VERB]``."""
@@ -140,6 +154,18 @@ class HttpFront:
                 return self._named_repository
             case [repository, "index"] if repository:
                 return self._index
+            case _:
+                return None
+
+    def _find_memory(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+        """``/v2/{system|cuda}sharedmemory[/region/NAME]/VERB``."""
+        verbs = self._memory.get(parts[2], {})
+        match parts[3:]:
+            case [verb]:
+                return verbs.get(verb)
+            case ["region", name, verb] if name:
+                exchange.region = name
+                return verbs.get(verb)
             case _:
                 return None
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.tensors import DataType, Tensor
+from tribar.core.tensors import DataType, Tensor, tensor_from_bytes
 from tribar.modelserver.http.fields import Json
 from tribar.modelserver.http.problem import UnreadableJson
 
@@ -38,15 +38,26 @@ def tensor_of(name: str, datatype: DataType, shape: tuple[int, ...], data: list[
             f"(input '{name}' of shape {list(shape)}, {len(data)} elements)"
         )
         raise UnreadableJson(text, param=name)
-    return Tensor(name, datatype, reshaped(name, _array(name, datatype, data, kinds), shape))
+    return Tensor(name, datatype, _reshaped(name, _array(name, datatype, data, kinds), shape))
 
 
-def reshaped(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """The array in this shape, which has as many elements. Raises ``InvalidRequest`` for what no array can have."""
+def tensor_of_content(name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview) -> Tensor:
+    """As ``tensor_from_bytes``. Raises ``InvalidRequest`` also for shapes that no array can have."""
+    try:
+        return tensor_from_bytes(name, datatype, shape, content)
+    except (ValueError, OverflowError):
+        raise _impossible(name, shape) from None
+
+
+def _reshaped(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     try:
         return array.reshape(shape)
     except (ValueError, OverflowError):
-        raise InvalidRequest(f"input '{name}' cannot have the shape {list(shape)}", param=name) from None
+        raise _impossible(name, shape) from None
+
+
+def _impossible(name: str, shape: tuple[int, ...]) -> InvalidRequest:
+    return InvalidRequest(f"input '{name}' cannot have the shape {list(shape)}", param=name)
 
 
 def flattened(data: list[Json]) -> Iterable[Json]:

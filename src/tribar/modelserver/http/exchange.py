@@ -17,9 +17,12 @@ _MAX_PIECE_BYTES: Final = 256 * 2**10
 
 
 class Exchange:
-    """One request with the model that its path names (``model`` "" where it names none), and where its answer goes."""
+    """One request, with what its path names ("" where it names none), and where its answer goes.
 
-    __slots__ = ("_headers", "model", "receive", "scope", "send", "version")
+    ``is_started`` once an endpoint has begun to answer by itself.
+    """
+
+    __slots__ = ("_headers", "is_started", "model", "receive", "region", "scope", "send", "version")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -27,6 +30,8 @@ class Exchange:
         self.send = send
         self.model = ""
         self.version = ""
+        self.region = ""
+        self.is_started = False
         self._headers: dict[bytes, bytes] | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from tribar.core.errors import Cancelled, DeadlineExceeded, InvalidRequest, Overloaded, TribarError
+from tribar.core.errors import DeadlineExceeded, InvalidRequest, Overloaded, TribarError
 from tribar.core.inference import InferRequest, InferResponse, ParameterValue
 from tribar.core.tensors import Tensor
 from tribar.modelserver.http.body import BodyReader
@@ -15,7 +15,6 @@ from tribar.modelserver.http.elements import flattened, tensor_of
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange
 from tribar.modelserver.http.fields import Json, Object, as_parameter, as_text, parse_object
 from tribar.modelserver.http.infer_response import json_elements, response_head, to_json
-from tribar.modelserver.http.inference import inflated
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
@@ -47,38 +46,35 @@ class Generation:
                     if len(responses) > 1:
                         break
         except asyncio.CancelledError:
-            if not departure.has_left:
-                raise
-            raise Cancelled("the client has left") from None
+            departure.explain()
+            raise
         except TribarError as error:
             return _failed(error)
         finally:
             departure.close()
         if len(responses) != 1:
             return Answer(pieces=(error_body(_NOT_ONE),))
-        error = responses[0].error
-        return Answer(pieces=(_flat(responses[0]),)) if error is None else _failed(error)
+        failure = responses[0].error
+        return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
         """Sends an event for each response. An error before the first event, or in it, shows in the status."""
         request = await self._read(exchange)
         departure = Departure(exchange.receive)
-        is_started = False
         try:
             async with aclosing(self._events(request)) as events:
                 async for status, event in events:
-                    if not is_started:
-                        is_started = True
+                    if not exchange.is_started:
+                        exchange.is_started = True
                         await exchange.send({"type": "http.response.start", "status": status, "headers": [_EVENTS]})
                     body = b"data: " + event + b"\n\n"
                     await exchange.send({"type": "http.response.body", "body": body, "more_body": True})
         except asyncio.CancelledError:
-            if not departure.has_left:
-                raise
-            raise Cancelled("the client has left") from None
+            departure.explain()
+            raise
         finally:
             departure.close()
-        if not is_started:
+        if not exchange.is_started:
             return Answer(headers=(_EVENTS,))
         await exchange.send({"type": "http.response.body", "body": b""})
         return None
@@ -96,10 +92,7 @@ class Generation:
             yield _status(error), error_body(error.message)
 
     async def _read(self, exchange: Exchange) -> InferRequest:
-        headers = exchange.headers
-        body = await self._bodies.read(exchange.receive, headers.get(b"content-length"))
-        if b"content-encoding" in headers:
-            body = await inflated(body, headers[b"content-encoding"], self._bodies.max_bytes)
+        body = await self._bodies.read(exchange)
         signature = self._service.signature(exchange.model, exchange.version)
         return read_request(signature, exchange.version, parse_object(body))
 

@@ -1,12 +1,14 @@
 """An inference request as JSON, with the inputs that follow it in binary form (binary tensor data extension)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+import numpy as np
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.inference import InferRequest, ParameterValue
-from tribar.core.tensors import DataType, Tensor, tensor_from_bytes
-from tribar.modelserver.http.elements import tensor_of
+from tribar.core.tensors import DataType, Tensor
+from tribar.modelserver.http.elements import tensor_of, tensor_of_content
 from tribar.modelserver.http.fields import (
     Json,
     Object,
@@ -19,7 +21,8 @@ from tribar.modelserver.http.fields import (
     member,
     parse_json,
 )
-from tribar.modelserver.http.wanted_outputs import WantedOutput, read_wanted_outputs
+from tribar.modelserver.http.regions import RegionInput
+from tribar.modelserver.http.wanted_outputs import WantedOutput, read_place, read_wanted_outputs
 from tribar.modelserver.shared_memory import SharedMemory
 
 _DATATYPES: Final = {str(datatype): datatype for datatype in DataType}
@@ -28,68 +31,71 @@ _SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
 
 @dataclass(slots=True)
 class InferCall:
-    """A request and the form of its answer: ``wanted`` of each output, or of all of them ``is_binary``."""
+    """A request and the form of its answer: ``wanted`` of each output, or of all of them ``is_binary``.
+
+    ``inputs`` are the request's; in the place of those that still lie in ``regions`` is an empty one.
+    """
 
     request: InferRequest
-    wanted: dict[str, WantedOutput] | None
-    is_binary: bool
+    inputs: list[Tensor]
+    wanted: dict[str, WantedOutput] | None = None
+    is_binary: bool = False
+    regions: list[RegionInput] = field(default_factory=list)
+
+    async def bring(self, shared_memory: SharedMemory) -> None:
+        """Fetch inputs from their regions, and find those of outputs. Raises as ``RegionInput.fetch``."""
+        for form in (self.wanted or {}).values():
+            if form.place is not None:
+                form.span = form.place.find(shared_memory)
+        for waiting in self.regions:
+            self.inputs[waiting.index] = await waiting.fetch(shared_memory)
 
 
-class InferReader:
-    """Reads requests. ``shared_memory`` has the inputs that lie there."""
+def read_call(model: str, version: str, body: bytes, json_length: int) -> InferCall:
+    """The request in ``body``, whose first ``json_length`` bytes are JSON.
 
-    def __init__(self, shared_memory: SharedMemory) -> None:
-        self._shared_memory = shared_memory
+    Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field.
+    """
+    has_tail = json_length < len(body)
+    root = parse_json(memoryview(body)[:json_length] if has_tail else body)
+    if type(root) is not dict:
+        root = {}
+    tail = _Tail(model, memoryview(body)[json_length:])
+    inputs: list[Tensor] = []
+    regions: list[RegionInput] = []
+    for item in as_list(member(root, "inputs"), "inputs"):
+        inputs.append(_read_input(item if type(item) is dict else {}, len(inputs), tail, regions))
+    tail.check_end()
+    fields: dict[str, Any] = {}
+    if "parameters" in root:
+        fields = _read_parameters(as_object(root["parameters"], "parameters"))
+    is_binary = fields.pop("binary_data_output", False)
+    wanted = read_wanted_outputs(root, is_binary=is_binary)
+    if "id" in root:
+        fields["id"] = as_text(root["id"], "id")
+    if wanted is not None:
+        fields["outputs"] = tuple(wanted)
+    request = InferRequest(model_name=model, model_version=version, inputs=inputs, **fields)
+    return InferCall(request, inputs, wanted, is_binary, regions)
 
-    def read(self, model: str, version: str, body: bytes, json_length: int) -> InferCall:
-        """The request in ``body``, whose first ``json_length`` bytes are JSON.
 
-        Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field, ``NotFound`` for an unknown region.
-        """
-        has_tail = json_length < len(body)
-        root = parse_json(memoryview(body)[:json_length] if has_tail else body)
-        if type(root) is not dict:
-            root = {}
-        tail = _Tail(model, memoryview(body)[json_length:])
-        items = as_list(member(root, "inputs"), "inputs")
-        inputs = [self._input(item if type(item) is dict else {}, tail) for item in items]
-        tail.check_end()
-        fields: dict[str, Any] = {}
-        if "parameters" in root:
-            fields = _read_parameters(as_object(root["parameters"], "parameters"))
-        is_binary = fields.pop("binary_data_output", False)
-        wanted = read_wanted_outputs(root, is_binary=is_binary)
-        if "id" in root:
-            fields["id"] = as_text(root["id"], "id")
-        if wanted is not None:
-            fields["outputs"] = tuple(wanted)
-        request = InferRequest(model_name=model, model_version=version, inputs=inputs, **fields)
-        return InferCall(request, wanted, is_binary)
-
-    def _input(self, item: Object, tail: "_Tail") -> Tensor:
-        parameters = as_object(item["parameters"], "parameters") if "parameters" in item else {}
-        source = _source(item, parameters)
-        name = as_text(member(item, "name"), "name")
-        datatype = _DATATYPES.get(as_text(member(item, "datatype"), "datatype"))
-        if datatype is None:
-            raise InvalidRequest(f"invalid datatype for input {name}: not one of {', '.join(_DATATYPES)}", param=name)
-        shape = tuple([as_unsigned(size, "shape") for size in as_list(member(item, "shape"), "shape")])
-        if source == "data":
+def _read_input(item: Object, index: int, tail: "_Tail", regions: list[RegionInput]) -> Tensor:
+    parameters = as_object(item["parameters"], "parameters") if "parameters" in item else {}
+    source = _source(item, parameters)
+    name = as_text(member(item, "name"), "name")
+    datatype = _DATATYPES.get(as_text(member(item, "datatype"), "datatype"))
+    if datatype is None:
+        raise InvalidRequest(f"invalid datatype for input {name}: not one of {', '.join(_DATATYPES)}", param=name)
+    shape = tuple([as_unsigned(size, "shape") for size in as_list(member(item, "shape"), "shape")])
+    match source:
+        case "data":
             return tensor_of(name, datatype, shape, as_list(item["data"], "data"))
-        if source == "binary_data_size":
+        case "binary_data_size":
             content = tail.take(name, as_unsigned(parameters[source], source))
-        else:
-            content = self._content_in_region(parameters)
-        try:
-            return tensor_from_bytes(name, datatype, shape, content)
-        except (ValueError, OverflowError):
-            raise InvalidRequest(f"input '{name}' cannot have the shape {list(shape)}", param=name) from None
-
-    def _content_in_region(self, parameters: Object) -> memoryview:
-        region = as_text(parameters["shared_memory_region"], "shared_memory_region")
-        offset = as_unsigned(parameters.get("shared_memory_offset", 0), "shared_memory_offset")
-        byte_size = as_unsigned(parameters.get("shared_memory_byte_size", 0), "shared_memory_byte_size")
-        return self._shared_memory.view(region, offset, byte_size)
+            return tensor_of_content(name, datatype, shape, content)
+        case _:
+            regions.append(RegionInput(index, name, datatype, shape, read_place(parameters)))
+            return Tensor(name, datatype, np.empty(0, datatype.dtype))
 
 
 class _Tail:

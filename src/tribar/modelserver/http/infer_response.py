@@ -12,8 +12,7 @@ from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
 from tribar.modelserver.classification import classify
 from tribar.modelserver.http.exchange import Header, Piece
 from tribar.modelserver.http.infer_request import InferCall
-from tribar.modelserver.http.wanted_outputs import WantedOutput
-from tribar.modelserver.shared_memory import SharedMemory
+from tribar.modelserver.http.regions import Delivery, Place
 from tribar.modelserver.signature import Signature
 
 BINARY: Final[Header] = (b"content-type", b"application/octet-stream")
@@ -23,12 +22,13 @@ _NOT_IN_JSON: Final = frozenset({DataType.FP16, DataType.BF16})
 class ResponseWriter:
     """Writes answers. ``signature_of`` gives labels and whether a model has batches, for classification."""
 
-    def __init__(self, shared_memory: SharedMemory, signature_of: Callable[[str, str], Signature]) -> None:
-        self._shared_memory = shared_memory
+    def __init__(self, signature_of: Callable[[str, str], Signature]) -> None:
         self._signature_of = signature_of
 
-    def write(self, response: InferResponse, call: InferCall) -> tuple[list[Piece], int | None]:
-        """The body, and how much of it is JSON where binary outputs follow.
+    def write(
+        self, response: InferResponse, call: InferCall, deliveries: list[Delivery]
+    ) -> tuple[list[Piece], int | None]:
+        """The body, and how much of it is JSON where binary outputs follow. Outputs for regions go to ``deliveries``.
 
         Raises ``InvalidRequest`` for outputs that cannot be given in the form that is wanted.
         """
@@ -37,10 +37,12 @@ class ResponseWriter:
         for output in response.outputs:
             form = call.wanted.get(output.name) if call.wanted is not None else None
             tensor = self._classes(output, form.n_classes, response) if form is not None and form.n_classes else output
-            described = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.data.shape}
+            described: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.data.shape}
             outputs.append(described)
-            if form is not None and form.region:
-                described["parameters"] = self._put(tensor, form)
+            if form is not None and form.place is not None and form.span is not None:
+                content = tensor_to_bytes(tensor)
+                deliveries.append(Delivery(form.span, tensor.name, content))
+                described["parameters"] = _place_json(form.place, len(content))
             elif form.is_binary if form is not None else call.is_binary:
                 content = tensor_to_bytes(tensor)
                 described["parameters"] = {"binary_data_size": len(content)}
@@ -57,19 +59,6 @@ class ResponseWriter:
         spec = signature.outputs.get(tensor.name)
         labels = spec.labels if spec is not None else ()
         return classify(tensor, n_classes, labels, is_batched=signature.max_batch_size > 0)
-
-    def _put(self, tensor: Tensor, form: WantedOutput) -> dict[str, Any]:
-        """Write the output where the client has asked for it."""
-        content = tensor_to_bytes(tensor)
-        if len(content) > form.region_byte_size:
-            text = (
-                f"shared memory size specified with the request for output '{tensor.name}' "
-                f"({form.region_byte_size} bytes) should be at least {len(content)} bytes to hold the results"
-            )
-            raise InvalidRequest(text, param=tensor.name)
-        self._shared_memory.view(form.region, form.region_offset, form.region_byte_size)[: len(content)] = content
-        parameters = {"shared_memory_region": form.region, "shared_memory_byte_size": len(content)}
-        return parameters | ({"shared_memory_offset": form.region_offset} if form.region_offset else {})
 
 
 def response_head(response: InferResponse) -> dict[str, Any]:
@@ -106,3 +95,8 @@ def to_json(value: dict[str, Any]) -> bytes:
     if b"null" in text:  # what orjson makes of them; our values have no null of their own
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return text
+
+
+def _place_json(place: Place, n_bytes: int) -> dict[str, Any]:
+    parameters = {"shared_memory_region": place.region, "shared_memory_byte_size": n_bytes}
+    return parameters | ({"shared_memory_offset": place.offset} if place.offset else {})

@@ -3,23 +3,25 @@
 import asyncio
 from typing import Final
 
-from tribar.core.errors import Cancelled
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType
 from tribar.modelserver.http.body import BodyReader
-from tribar.modelserver.http.compression import choose_encoding, deflate, inflate
+from tribar.modelserver.http.compression import choose_encoding, deflate
 from tribar.modelserver.http.departure import Departure
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
-from tribar.modelserver.http.infer_request import InferCall, InferReader
+from tribar.modelserver.http.infer_request import InferCall, read_call
 from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
 from tribar.modelserver.http.raw_request import json_length, raw_call
+from tribar.modelserver.http.regions import Delivery
 from tribar.modelserver.service import Service
 from tribar.modelserver.shared_memory import SharedMemory
 
 _OFFLOAD_BYTES: Final = 64 * 2**10
-"""JSON and compressed bodies above it are read, and answers written, in a thread."""
+"""Larger JSON is read in a thread."""
 
 _OFFLOAD_ELEMENTS: Final = 8192
+"""Answers with more elements are written in a thread."""
+
 _LENGTH: Final = b"inference-header-content-length"
 
 
@@ -29,23 +31,22 @@ class Inference:
     def __init__(self, service: Service, bodies: BodyReader, shared_memory: SharedMemory) -> None:
         self._service = service
         self._bodies = bodies
-        self._reader = InferReader(shared_memory)
-        self._writer = ResponseWriter(shared_memory, service.signature)
+        self._shared_memory = shared_memory
+        self._writer = ResponseWriter(service.signature)
 
     async def infer(self, exchange: Exchange) -> Answer:
-        """The answer. Raises errors of ``core.errors``; ``Cancelled`` when the client has left."""
+        """The answer. Raises errors of ``core.errors``; ``ClientLeft``."""
         headers = exchange.headers
-        body = await self._bodies.read(exchange.receive, headers.get(b"content-length"))
-        if b"content-encoding" in headers:
-            body = await inflated(body, headers[b"content-encoding"], self._bodies.max_bytes)
+        body = await self._bodies.read(exchange)
         call = await self._read(exchange, body, headers.get(_LENGTH))
+        if call.regions or call.wanted is not None:
+            await call.bring(self._shared_memory)
         departure = Departure(exchange.receive)
         try:
             response = await self._service.infer(call.request)
         except asyncio.CancelledError:
-            if not departure.has_left:
-                raise
-            raise Cancelled("the client has left") from None
+            departure.explain()
+            raise
         finally:
             departure.close()
         accepted = headers.get(b"accept-encoding")
@@ -57,16 +58,21 @@ class Inference:
         if not n_json_bytes:
             return raw_call(self._service.signature(model, version), version, body)
         if n_json_bytes > _OFFLOAD_BYTES:
-            return await asyncio.to_thread(self._reader.read, model, version, body, n_json_bytes)
-        return self._reader.read(model, version, body, n_json_bytes)
+            return await asyncio.to_thread(read_call, model, version, body, n_json_bytes)
+        return read_call(model, version, body, n_json_bytes)
 
     async def _answer(self, response: InferResponse, call: InferCall, encoding: str) -> Answer:
+        deliveries: list[Delivery] = []
         if _is_large(response):
-            return await asyncio.to_thread(self._written, response, call, encoding)
-        return self._written(response, call, encoding)
+            answer = await asyncio.to_thread(self._written, response, call, deliveries, encoding)
+        else:
+            answer = self._written(response, call, deliveries, encoding)
+        for delivery in deliveries:
+            await delivery.deliver()
+        return answer
 
-    def _written(self, response: InferResponse, call: InferCall, encoding: str) -> Answer:
-        pieces, n_json_bytes = self._writer.write(response, call)
+    def _written(self, response: InferResponse, call: InferCall, deliveries: list[Delivery], encoding: str) -> Answer:
+        pieces, n_json_bytes = self._writer.write(response, call, deliveries)
         headers: list[Header] = [JSON]
         if n_json_bytes is not None:
             headers = [BINARY, (_LENGTH, b"%d" % n_json_bytes)]
@@ -74,14 +80,6 @@ class Inference:
             compressed: list[Piece] = [deflate(pieces, encoding)]
             return Answer(pieces=compressed, headers=[*headers, (b"content-encoding", encoding.encode())])
         return Answer(pieces=pieces, headers=headers)
-
-
-async def inflated(body: bytes, encoding: bytes, max_bytes: int) -> bytes:
-    """The body before compression, in a thread where it is not small. Raises as ``inflate``."""
-    name = encoding.decode("latin-1")
-    if len(body) > _OFFLOAD_BYTES // 64:  # what a thousandfold growth makes of it takes time
-        return await asyncio.to_thread(inflate, body, name, max_bytes)
-    return inflate(body, name, max_bytes)
 
 
 def _is_large(response: InferResponse) -> bool:

@@ -14,9 +14,13 @@ class UnreadableJson(InvalidRequest):
     status = 500
 
 
+class ClientLeft(Cancelled):
+    """The client hung up: nobody reads the answer, and its status is only for the log."""
+
+
 def status_of(error: TribarError) -> int:
     """The HTTP status: the error's own, but for what a model reports as existing already or cancelled (400)."""
-    return 400 if isinstance(error, Conflict | Cancelled) else error.status
+    return 400 if isinstance(error, Conflict) or type(error) is Cancelled else error.status
 
 
 def error_body(message: str) -> bytes:

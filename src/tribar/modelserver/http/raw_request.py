@@ -40,8 +40,9 @@ def raw_call(signature: Signature, version: str, body: bytes) -> InferCall:
         )
         raise InvalidRequest(text)
     spec = next(iter(signature.inputs.values()))
-    tensor = _tensor(signature, spec, body)
-    return InferCall(InferRequest(model_name=signature.name, model_version=version, inputs=[tensor]), None, True)
+    inputs = [_tensor(signature, spec, body)]
+    request = InferRequest(model_name=signature.name, model_version=version, inputs=inputs)
+    return InferCall(request, inputs, is_binary=True)
 
 
 def _tensor(signature: Signature, spec: TensorSpec, body: bytes) -> Tensor:

@@ -8,7 +8,6 @@ from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, empty_answer, json_answer
 from tribar.modelserver.http.fields import Json, Object, as_bool, as_object, as_text, parse_optional_object
-from tribar.modelserver.http.inference import inflated
 from tribar.modelserver.http.problem import UnreadableJson
 from tribar.modelserver.service import IndexEntry, LoadParameter, Service
 
@@ -50,10 +49,7 @@ class RepositoryEndpoints:
 
     async def _content(self, exchange: Exchange) -> Object:
         """The body, which may be absent."""
-        headers = exchange.headers
-        body = await self._bodies.read(exchange.receive, headers.get(b"content-length"))
-        if b"content-encoding" in headers:
-            body = await inflated(body, headers[b"content-encoding"], self._bodies.max_bytes)
+        body = await self._bodies.read(exchange)
         return parse_optional_object(body)
 
 

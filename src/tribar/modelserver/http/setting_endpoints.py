@@ -43,7 +43,7 @@ class SettingEndpoints:
             raise InvalidRequest(f"Request for unknown model : {name}", param="model_name")
 
     async def _content(self, exchange: Exchange) -> Object:
-        body = await self._bodies.read(exchange.receive, exchange.headers.get(b"content-length"))
+        body = await self._bodies.read(exchange)
         value = parse_json(body)
         return value if type(value) is dict else {}
 

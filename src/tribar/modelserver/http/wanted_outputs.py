@@ -4,17 +4,21 @@ from dataclasses import dataclass
 
 from tribar.core.errors import InvalidRequest
 from tribar.modelserver.http.fields import Json, Object, as_bool, as_list, as_object, as_text, as_unsigned, member
+from tribar.modelserver.http.regions import Place
+from tribar.modelserver.shared_memory import Span
 
 
 @dataclass(slots=True)
 class WantedOutput:
-    """The form of an output. ``n_classes`` 0 means its elements; ``region`` "" means in the answer."""
+    """The form of an output. ``n_classes`` 0 means its elements; without a ``place`` it goes into the answer.
+
+    ``span`` is what has been found at ``place``.
+    """
 
     is_binary: bool
     n_classes: int = 0
-    region: str = ""
-    region_offset: int = 0
-    region_byte_size: int = 0
+    place: Place | None = None
+    span: Span | None = None
 
 
 def read_wanted_outputs(root: Object, *, is_binary: bool) -> dict[str, WantedOutput] | None:
@@ -42,10 +46,17 @@ def _form(parameters: Json, *, is_binary: bool) -> WantedOutput:
     if "classification" in given:
         form.n_classes = as_unsigned(given["classification"], "classification")
     if "shared_memory_region" in given:
-        form.region = as_text(given["shared_memory_region"], "shared_memory_region")
-        form.region_offset = as_unsigned(given.get("shared_memory_offset", 0), "shared_memory_offset")
-        form.region_byte_size = as_unsigned(given.get("shared_memory_byte_size", 0), "shared_memory_byte_size")
+        form.place = read_place(given)
         for other in ("binary_data", "classification"):
             if given.get(other):
                 raise InvalidRequest(f"Output can't set both 'shared_memory_region' and '{other}'", param=other)
     return form
+
+
+def read_place(given: Object) -> Place:
+    """The parameters of a tensor in shared memory. Raises ``UnreadableJson``."""
+    return Place(
+        as_text(given["shared_memory_region"], "shared_memory_region"),
+        as_unsigned(given.get("shared_memory_offset", 0), "shared_memory_offset"),
+        as_unsigned(given.get("shared_memory_byte_size", 0), "shared_memory_byte_size"),
+    )
