@@ -63,12 +63,10 @@ BUSY = Arrival(0, wait_ms=500)
 SCRIPTS: dict[str, Script] = {
     "preferred_three_at_5_ms": Script("batch_preferred", (BUSY, *burst(150, 3))),
     "preferred_four": Script("batch_preferred", (BUSY, *burst(150, 4))),
-    "preferred_five": Script("batch_preferred", (BUSY, *burst(150, 5))),
     "preferred_eight": Script("batch_preferred", (BUSY, *burst(150, 8))),
     "preferred_eleven": Script("batch_preferred", (BUSY, *burst(150, 11))),
     "preferred_rows_of_three": Script("batch_preferred", (BUSY, *burst(150, 4, n_rows=3))),
     "preferred_rows_of_eight": Script("batch_preferred", (BUSY, *burst(150, 2, n_rows=8))),
-    "preferred_long_five_idle": Script("batch_preferred_long", burst(0, 5)),
     "preferred_long_four_idle": Script("batch_preferred_long", burst(0, 4)),
     "preferred_long_two_idle": Script("batch_preferred_long", burst(0, 2)),
     "delay_three_idle": Script("batch_delay", burst(0, 3)),

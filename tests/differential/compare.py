@@ -41,3 +41,12 @@ def shown(value: Any) -> str:
     """A value, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def difference_lines(expected: list[Answer], answered: list[Answer]) -> str:
+    """The differences of a case's answers, call by call; empty where there are none."""
+    return "\n".join(
+        f"call {number}: {line}"
+        for number, (one, other) in enumerate(zip(expected, answered, strict=True))
+        for line in differences(one, other)
+    )

@@ -14,10 +14,11 @@ def read(subject: str) -> dict[str, list[Answer]]:
     return dict(json.loads((RECORDED / f"{subject}.json").read_text(encoding="utf-8")))
 
 
-def write(subject: str, answers: Mapping[str, list[Answer]]) -> None:
-    """Replace a subject's answers."""
+def write(subject: str, answers: Mapping[str, list[Answer]], repository: str) -> None:
+    """Replace a subject's answers; the path of the models' repository becomes a word."""
     lines = [f"{json.dumps(name)}: {as_line(answer)}" for name, answer in answers.items()]
-    (RECORDED / f"{subject}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    (RECORDED / f"{subject}.json").write_text(text.replace(repository, "REPOSITORY"), encoding="utf-8")
 
 
 def as_line(answers: list[Answer]) -> str:

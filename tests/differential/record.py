@@ -5,6 +5,7 @@ must be running there with the flags that ``flags()`` gives.
 """
 
 import argparse
+import contextlib
 import http.client
 import os
 import shutil
@@ -19,33 +20,44 @@ from pathlib import Path
 
 from tests.differential import batching_script, fixtures
 from tests.differential.cases import CASES_BY_SUBJECT
+from tests.differential.compare import difference_lines
+from tests.differential.observe import Answer
 from tests.differential.play import Addresses, play
 from tests.differential.repository_facts import REPOSITORY, working_models
 
 START_TIMEOUT_S = 240.0
 
 
-def flags() -> list[str]:
-    """How the server must be started for the suite."""
+def flags(cache_directory: Path | None) -> list[str]:
+    """How the server must be started for the suite; the response cache is a library in a directory of its own."""
     loads = [f"--load-model={name}" for name in working_models()]
-    return ["--model-control-mode=explicit", "--cache-config=local,size=1048576", *loads]
+    caches = [] if cache_directory is None else [f"--cache-directory={cache_directory}"]
+    return ["--model-control-mode=explicit", "--cache-config=local,size=1048576", *caches, *loads]
 
 
 @contextmanager
-def started(script: Path, address: str) -> Iterator[Path]:
+def started(script: Path, address: str, cache_directory: Path | None) -> Iterator[Path]:
     """A server on a copy of the repository, ready; ended with all its processes."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "repository"
         shutil.copytree(REPOSITORY, copy)
-        with (Path(directory) / "log").open("w") as log:
+        with (Path(directory) / "log").open("w+") as log:
             server = subprocess.Popen(
-                [str(script), str(copy), *flags()], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [str(script), str(copy), *flags(cache_directory)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             try:
                 wait_until_ready(server, address)
                 yield copy
+            except BaseException:
+                log.seek(0)
+                sys.stderr.writelines(log.readlines()[-20:])
+                raise
             finally:
-                os.killpg(server.pid, signal.SIGTERM)
+                if server.poll() is None:
+                    os.killpg(server.pid, signal.SIGTERM)
                 server.wait(60)
 
 
@@ -70,38 +82,45 @@ def is_ready(address: str) -> bool:
         connection.close()
 
 
-def record(addresses: Addresses, subjects: list[str]) -> None:
-    """Play the cases and write the answers."""
-    for subject in subjects:
-        answers = {}
-        for case in CASES_BY_SUBJECT[subject]:
-            answers[case.name] = play(case, addresses)
-        fixtures.write(subject, answers)
-        sys.stderr.write(f"{subject}: {len(answers)} cases\n")
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--http", default="127.0.0.1:18000")
     parser.add_argument("--grpc", default="127.0.0.1:18001")
     parser.add_argument("--start", type=Path)
+    parser.add_argument("--cache-directory", type=Path)
+    parser.add_argument("--check", action="store_true", help="compare with what is recorded instead of recording")
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"{', '.join(CASES_BY_SUBJECT)} or batching")
     options = parser.parse_args()
     addresses = Addresses(options.http, options.grpc)
-    if options.start is None:
-        run(addresses, options.subjects)
-    else:
-        with started(options.start, options.http):
-            run(addresses, options.subjects)
+    subjects = options.subjects or [*CASES_BY_SUBJECT, "batching"]
+    with contextlib.ExitStack() as stack:
+        repository = REPOSITORY
+        if options.start is not None:
+            repository = stack.enter_context(started(options.start, options.http, options.cache_directory))
+        if options.check:
+            sys.exit(sum([check(addresses, subject) for subject in subjects]) > 0)
+        for subject in subjects:
+            answers = played(addresses, subject)
+            fixtures.write(subject, answers, str(repository))
+            sys.stderr.write(f"{subject}: {len(answers)} cases\n")
 
 
-def run(addresses: Addresses, subjects: list[str]) -> None:
-    """Record these subjects, or all."""
-    asked = subjects or [*CASES_BY_SUBJECT, "batching"]
-    record(addresses, [subject for subject in asked if subject != "batching"])
-    if "batching" in asked:
-        fixtures.write("batching", batching_script.play_all(addresses))
+def played(addresses: Addresses, subject: str) -> dict[str, list[Answer]]:
+    """The answers to a subject's cases."""
+    if subject == "batching":
+        return batching_script.play_all(addresses)
+    return {case.name: play(case, addresses) for case in CASES_BY_SUBJECT[subject]}
+
+
+def check(addresses: Addresses, subject: str) -> int:
+    """How many cases are answered otherwise than they are recorded; each is printed."""
+    recorded = fixtures.read(subject)
+    found = {name: difference_lines(recorded[name], answers) for name, answers in played(addresses, subject).items()}
+    differing = {name: lines for name, lines in found.items() if lines}
+    for name, lines in differing.items():
+        sys.stdout.write(f"{subject} {name}\n{lines}\n")
+    return len(differing)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ FAULTS = (
     "ok",
     "raise",
     "raise_model_error",
-    "none",
     "text",
     "too_few",
     "error",
@@ -119,10 +118,6 @@ CASES = [
             "beside_plain": [wanted(classification=1), wanted("OUTPUT1")],
             "of_both": [wanted(classification=1), wanted("OUTPUT1", classification=1)],
         }.items()
-    ),
-    case(
-        "classes_of_text",
-        infer("identity_bytes", tensor("BYTES", [1, 2], ["a", "b"]), outputs=[wanted(classification=1)]),
     ),
     case(
         "classes_of_ints",

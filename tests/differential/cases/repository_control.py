@@ -8,7 +8,9 @@ from tests.differential.case import Case, Grpc, Http, case
 from tests.differential.cases.requests import infer, post, tensor
 from tests.differential.repository_facts import REPOSITORY, broken_models
 
-BROKEN = broken_models()
+HANGS = "broken_no_file"
+"""The real server never answers its load; see ``fatal``."""
+BROKEN = [name for name in broken_models() if name != HANGS]
 FP = tensor("FP32", [1, 2], [1, 2])
 CONFIG: dict[str, Any] = {
     "backend": "python",
@@ -54,6 +56,7 @@ def of_broken(model: str) -> Case:
         grpc_load(model),
         Http("GET", f"/v2/models/{model}/ready"),
         index(model),
+        Http("GET", "/v2/health/ready"),
         infer("identity_fp32", FP),
         unload(model),
     )
@@ -112,8 +115,6 @@ CASES = [
         Http("GET", "/v2/models/identity_uint8/config"),
         Http("GET", "/v2/models/identity_uint8/stats"),
         infer("identity_uint8", tensor("UINT8", [1, 1], [1])),
-        index("identity_uint8"),
-        Http("GET", "/v2/health/ready"),
         unload("identity_uint8"),
         load("identity_uint8"),
         load("identity_uint8"),
