@@ -20,6 +20,8 @@ from tests.differential.tensors import unpack
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 TIMEOUT_S = 20.0
+APART_MS = 100
+"""Requests so far apart reach the queue in the order in which they are sent, on a busy machine too."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ def burst(at_ms: int, n: int, **more: Any) -> tuple[Arrival, ...]:
     return tuple(Arrival(at_ms, **more) for _ in range(n))
 
 
-def in_turn(at_ms: int, *parameters: Mapping[str, Any]) -> tuple[Arrival, ...]:
-    """Requests with these parameters, so far apart that they queue in this order."""
-    return tuple(Arrival(at_ms + 30 * place, parameters=given) for place, given in enumerate(parameters))
+def in_turn(what: str, *values: Any) -> tuple[Arrival, ...]:
+    """Requests that differ in ``what``, one after the other."""
+    return tuple(Arrival(150 + APART_MS * place, **{what: value}) for place, value in enumerate(values))
 
 
 def level(priority: int) -> Mapping[str, Any]:
@@ -60,6 +62,7 @@ def timeout(microseconds: int) -> Mapping[str, Any]:
 
 
 BUSY = Arrival(0, wait_ms=500)
+LONG_BUSY = Arrival(0, wait_ms=1500)
 SCRIPTS: dict[str, Script] = {
     "preferred_three_at_5_ms": Script("batch_preferred", (BUSY, *burst(150, 3))),
     "preferred_four": Script("batch_preferred", (BUSY, *burst(150, 4))),
@@ -73,25 +76,18 @@ SCRIPTS: dict[str, Script] = {
     "delay_nine_idle": Script("batch_delay", burst(0, 9)),
     "no_delay_three": Script("batch_no_delay", (BUSY, *burst(150, 3))),
     "no_delay_twenty": Script("batch_no_delay", (BUSY, *burst(150, 20))),
-    "no_delay_rows": Script(
-        "batch_no_delay", (BUSY, *(Arrival(150 + 30 * place, n_rows=n) for place, n in enumerate((3, 4, 2, 8, 1))))
+    "no_delay_rows": Script("batch_no_delay", (LONG_BUSY, *in_turn("n_rows", 3, 4, 2, 8, 1))),
+    "mixed_shapes": Script("mixed_shapes", (LONG_BUSY, *in_turn("n_columns", 1, 1, 2, 1, 2, 2))),
+    "ragged": Script("ragged", (LONG_BUSY, *in_turn("n_columns", 1, 1, 2, 1, 2, 2))),
+    "priorities": Script(
+        "priority", (LONG_BUSY, *in_turn("parameters", level(3), level(2), {}, level(1), level(3), level(1)))
     ),
-    "mixed_shapes": Script(
-        "mixed_shapes", (BUSY, *(Arrival(150 + 30 * place, n_columns=n) for place, n in enumerate((1, 1, 2, 1, 2, 2))))
-    ),
-    "ragged": Script(
-        "ragged", (BUSY, *(Arrival(150 + 30 * place, n_columns=n) for place, n in enumerate((1, 1, 2, 1, 2, 2))))
-    ),
-    "priorities": Script("priority", (BUSY, *in_turn(150, level(3), level(2), {}, level(1), level(3), level(1)))),
-    "queue_reject_burst": Script("queue_reject", (Arrival(0, wait_ms=600), *in_turn(100, {}, {}, {}, {}))),
-    "queue_reject_overridden": Script(
-        "queue_reject", (Arrival(0, wait_ms=600), *in_turn(100, timeout(5_000_000), timeout(20_000)))
-    ),
-    "queue_reject_shorter": Script("queue_reject", (Arrival(0, wait_ms=600), *in_turn(100, timeout(50_000)))),
-    "queue_delay_burst": Script("queue_delay", (Arrival(0, wait_ms=600), *in_turn(100, {}, {}, {}, {}))),
+    "queue_reject_burst": Script("queue_reject", (BUSY, *burst(150, 4))),
+    "queue_reject_longer": Script("queue_reject", (BUSY, *burst(150, 1, parameters=timeout(5_000_000)))),
+    "queue_reject_shorter": Script("queue_reject", (BUSY, *burst(150, 1, parameters=timeout(20_000)))),
+    "queue_delay_burst": Script("queue_delay", (BUSY, *burst(150, 4))),
     "queue_by_level_burst": Script(
-        "queue_by_level",
-        (Arrival(0, wait_ms=700), *in_turn(100, level(2), level(2), level(1), level(1), level(1), level(1), level(1))),
+        "queue_by_level", (LONG_BUSY, *burst(150, 2, parameters=level(2)), *burst(500, 5, parameters=level(1)))
     ),
 }
 

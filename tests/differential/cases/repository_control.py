@@ -56,7 +56,6 @@ def of_broken(model: str) -> Case:
         grpc_load(model),
         Http("GET", f"/v2/models/{model}/ready"),
         index(model),
-        Http("GET", "/v2/health/ready"),
         infer("identity_fp32", FP),
         unload(model),
     )

@@ -150,7 +150,12 @@ CASES = [
         post("/v2/models/simple/trace/setting", {"trace_rate": None}),
     ),
     *(
-        case(f"trace_set_{name}", post("/v2/trace/setting", content), Http("GET", "/v2/trace/setting"))
+        case(
+            f"trace_set_{name}",
+            post("/v2/trace/setting", content),
+            Http("GET", "/v2/trace/setting"),
+            post("/v2/trace/setting", {"trace_rate": None}),
+        )
         for name, content in {
             "unknown_level": {"trace_level": ["NOPE"]},
             "level_text": {"trace_level": "OFF"},
