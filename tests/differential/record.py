@@ -1,7 +1,8 @@
 """Records a real Triton's answers: ``python -m tests.differential.record --start start.sh [SUBJECT...]``.
 
 ``--start`` names a script that starts a tritonserver on the addresses, given the repository and flags; without it, one
-must be running there with the flags that ``flags()`` gives.
+must be running there with the flags that ``flags()`` gives. ``--cache-directory`` holds the server's cache libraries, which
+the case of the response cache needs. With ``--check`` nothing is written: what is answered otherwise than recorded is told.
 """
 
 import argparse
@@ -29,10 +30,10 @@ START_TIMEOUT_S = 240.0
 
 
 def flags(cache_directory: Path | None) -> list[str]:
-    """How the server must be started for the suite; the response cache is a library in a directory of its own."""
+    """How the server must be started for the suite. The response cache is a library, in a directory of its own."""
     loads = [f"--load-model={name}" for name in working_models()]
-    caches = [] if cache_directory is None else [f"--cache-directory={cache_directory}"]
-    return ["--model-control-mode=explicit", "--cache-config=local,size=1048576", *caches, *loads]
+    caches = [f"--cache-directory={cache_directory}", "--cache-config=local,size=1048576"] if cache_directory else []
+    return ["--model-control-mode=explicit", *caches, *loads]
 
 
 @contextmanager
