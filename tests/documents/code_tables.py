@@ -145,12 +145,14 @@ def _values(schema: Mapping[str, Any]) -> str:
     """A JSON schema in words: ``integer, 1 to 16``. ``null`` goes without saying."""
     alternatives = schema.get("anyOf", [schema])
     words = [_one(alternative) for alternative in alternatives if alternative.get("type") != "null"]
-    return " or ".join(words)
+    return " or ".join(dict.fromkeys(words))
 
 
 def _one(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return "object"
+    if "anyOf" in schema:
+        return _values(schema)
     if "enum" in schema:
         return " or ".join(code(f'"{word}"') for word in schema["enum"])
     kind = str(schema.get("type", "any"))

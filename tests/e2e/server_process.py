@@ -24,8 +24,8 @@ SCRIPT: dict[str, Any] = {
     "default": "echo",
     "replies": [
         {"match": "fish", "steps": ["A fish: ", 240, 159, 144, 159, "."]},
-        {"match": "brief", "steps": [{"repeat": 20, "steps": ["tick ", {"pause_s": 0.02}]}]},
-        {"match": "endless", "steps": [{"repeat": 100000, "steps": ["tock ", {"pause_s": 0.02}]}]},
+        {"match": "brief", "steps": [{"repeat": 20, "steps": [{"pause_s": 0.02}, "tick "]}]},
+        {"match": "endless", "steps": [{"repeat": 100000, "steps": [{"pause_s": 0.02}, "tock "]}]},
         {"match": "flood", "steps": [{"repeat": 1000000, "steps": ["x"]}]},
     ],
 }
@@ -178,10 +178,10 @@ def ask(client: openai.OpenAI, text: str, **options: Any) -> str:
 
 
 def stream(client: openai.OpenAI, text: str, **options: Any) -> Iterator[str]:
-    """The answer to one message, piece by piece."""
-    chunks = client.chat.completions.create(
+    """The answer to one message, piece by piece; closing it closes its connection."""
+    with client.chat.completions.create(
         model="tiny", messages=[{"role": "user", "content": text}], stream=True, **options
-    )
-    for chunk in chunks:
-        if chunk.choices and chunk.choices[0].delta.content:
-            yield chunk.choices[0].delta.content
+    ) as chunks:
+        for chunk in chunks:
+            if chunk.choices and chunk.choices[0].delta.content:
+                yield chunk.choices[0].delta.content

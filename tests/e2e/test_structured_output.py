@@ -14,6 +14,7 @@ import jsonschema_rs
 import openai
 import pydantic
 import pytest
+from huggingface_hub import InferenceClient
 from tests.documents.markdown import blocks, read
 from tests.e2e.server_process import Server, serving
 
@@ -30,7 +31,7 @@ class Person(pydantic.BaseModel):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving("--max-num-seqs", "32", "--max-model-len", "1024") as running:
+    with serving("--max-num-seqs", "32", "--max-model-len", "1024", "--tool-call-parser", "hermes") as running:
         yield running
 
 
@@ -133,6 +134,67 @@ def test_answers_of_50_random_schemas_validate(client: openai.OpenAI) -> None:
         list(pool.map(one, range(50)))
 
 
+ADD: Any = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.mark.timeout(180)
+def test_tools_beside_a_format(client: openai.OpenAI) -> None:
+    """The model calls and calls; a bias against the mark's first token makes it answer."""
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "messages": ASK,
+        "tools": [ADD],
+        "max_tokens": 60,
+        "temperature": 0,
+        "response_format": json_schema(Person.model_json_schema()),
+    }
+
+    def ask(**more: Any) -> tuple[Any, Any]:
+        whole = client.chat.completions.create(**fields, **more).choices[0]
+        with client.chat.completions.stream(**fields, **more) as stream:
+            return whole, stream.get_final_completion().choices[0]
+
+    for choice in ask(parallel_tool_calls=False):
+        (call,) = choice.message.tool_calls
+        assert call.function.name == "add"
+        assert json.loads(call.function.arguments)["a"] in range(100)
+        assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+    whole, piecewise = ask()  # cut off within a later call
+    assert len(whole.message.tool_calls) == len(piecewise.message.tool_calls) >= 1
+    assert whole.message.content is piecewise.message.content is None
+
+    answer = client.completions.create(model=MODEL, prompt="<", max_tokens=0, extra_body={"return_token_ids": True})
+    (mark,) = answer.choices[0].prompt_token_ids  # type: ignore[attr-defined]
+    for choice in ask(logit_bias={str(mark): -100}):
+        Person.model_validate_json(choice.message.content)
+        assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
+
+
+@pytest.mark.timeout(180)
+def test_a_grammar_as_tgi_takes_it(server: Server) -> None:
+    tgi = InferenceClient(server.url, timeout=170)
+    wanted: dict[str, tuple[Any, Any]] = {
+        "json": (Person.model_json_schema(), Person.model_validate_json),
+        "regex": ("[0-9]{4}-[0-9]{2}", lambda text: re.fullmatch(r"\d{4}-\d\d", text) is not None),
+    }
+    for kind, (value, check) in wanted.items():
+        grammar: Any = {"type": kind, "value": value}
+        assert check(tgi.text_generation("Ada, 36: ", grammar=grammar, max_new_tokens=300))
+        pieces = tgi.text_generation("Ada, 36: ", grammar=grammar, max_new_tokens=300, stream=True, details=True)
+        assert check("".join(event.token.text for event in pieces if not event.token.special))
+
+
 @pytest.mark.timeout(180)
 def test_streams_say_the_same(client: openai.OpenAI) -> None:
     fields: dict[str, Any] = {
@@ -166,6 +228,15 @@ def test_a_bad_schema_is_refused_at_once_and_others_go_on(client: openai.OpenAI,
         assert time.monotonic() - started_s < 2, "it takes some 10 ms; this machine is shared"
         assert caught.value.param == "response_format"
     assert len(list(other)) > 1
+
+
+@pytest.mark.timeout(180)
+def test_a_bias_that_bans_all_that_the_grammar_allows_is_the_requests_fault(client: openai.OpenAI) -> None:
+    """BUG-039: 400 by name, and no failure of the server's."""
+    asked = {"guided_regex": "[0-9]", "logit_bias": {str(i): -100 for i in range(1024)}}
+    with pytest.raises(openai.BadRequestError, match="forbid the whole vocabulary") as caught:
+        choice(client, extra_body=asked)
+    assert caught.value.param == "logit_bias"
 
 
 @pytest.mark.timeout(180)

@@ -10,6 +10,7 @@ from tribar.app.cli_help import SectionedCommand, examples
 from tribar.app.cli_options import takes_settings
 from tribar.app.config import ServeConfig
 from tribar.app.keys_command import keys
+from tribar.app.models_command import models
 from tribar.core.errors import InvalidRequest, TribarError
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -32,6 +33,7 @@ _SERVE_EXAMPLES = examples(
     "tribar serve model.gguf --port 9000 --max-num-seqs 16",
     "tribar serve hf:Qwen/Qwen3-0.6B --max-model-len 8192 --kv-cache-memory 2GiB",
     "tribar serve /models/qwen3 --device cuda --host 0.0.0.0 --log-format json",
+    "tribar serve --model-repository models          needs the extra [models]",
 )
 
 _PULL_EXAMPLES = examples(
@@ -62,7 +64,7 @@ cli = typer.Typer(
 
 
 @cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
-@takes_settings("model", "engine", "server")
+@takes_settings("model", "engine", "modelserver", "server")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 
@@ -105,6 +107,7 @@ def chat(
 
 
 cli.add_typer(keys)
+cli.add_typer(models)
 
 
 @cli.command()

@@ -13,7 +13,7 @@ from tribar.app.option_kinds import Switch
 from tribar.app.settings import Option, load_config, options
 from tribar.core.errors import InvalidRequest
 
-PANELS = {"model": "Model", "engine": "Engine", "server": "Server"}
+PANELS = {"model": "Model", "engine": "Engine", "modelserver": "Model server", "server": "Server"}
 
 
 def takes_settings(*rooms: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -79,7 +79,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _shown_default(option: Option) -> str:
     match option.default:
-        case None:
+        case None | ():
             return ""
         case bool(is_on):
             return f" (default {'on' if is_on else 'off'})"

@@ -8,7 +8,7 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 from dataclasses import dataclass, field
 from typing import Any
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size, Switch, Text
+from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size, Switch, Text, Texts
 from tribar.runtime.sources import DEFAULT_MODEL
 
 
@@ -26,7 +26,12 @@ def option(  # a field descriptor has the type of the field that it stands for, 
 class ModelConfig:
     """What is served."""
 
-    model: str = option(DEFAULT_MODEL, Text("MODEL"), "A directory, a .gguf file, hf:owner/name or wheel:package.")
+    model: str | None = option(
+        None,
+        Text("MODEL"),
+        "A directory, a .gguf file, hf:owner/name or wheel:package; by default "
+        f"{DEFAULT_MODEL}, or none beside a --model-repository.",
+    )
     served_model_name: str | None = option(
         None, Text("NAME"), "The name that requests use; by default the last part of MODEL."
     )
@@ -83,6 +88,38 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServerConfig:
+    """What the model server serves, under Triton's names where it has them."""
+
+    model_repository: tuple[str, ...] = option(
+        (), Texts("DIRS"), "Directories of models in Triton's layout, separated by commas."
+    )
+    model_control_mode: str = option(
+        "none",
+        Choice(("none", "explicit", "poll")),
+        "none: every model, at start; explicit: what --load-model names and clients ask for; poll: as files change.",
+    )
+    load_model: tuple[str, ...] = option(
+        (), Texts("NAMES"), "Models to load at start in explicit mode, separated by commas; * is all of them."
+    )
+    repository_poll_s: float = option(
+        15.0, Number(0.1, 86400), "Seconds between two looks at the repository.", key="repository_poll_secs"
+    )
+    strict_readiness: bool = option(True, Switch(), "Not ready while a model that was asked for is not.")
+    grpc_port: int = option(8001, Integer(0, 65535), "Port of gRPC; 0 picks a free one and prints it.")
+    max_tensor_bytes: int = option(
+        64 << 20,
+        Size(1 << 10, 1 << 31),
+        "Largest inference request over HTTP, e.g. 128MiB.",
+        key="http_max_input_size",
+    )
+    response_cache_bytes: int = option(
+        64 << 20, Size(0), "Memory for answers of models that ask for a response cache.", key="response_cache_size"
+    )
+    allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """How it is reached."""
 
@@ -120,4 +157,5 @@ class ServeConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

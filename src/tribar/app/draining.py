@@ -14,12 +14,19 @@ from tribar.gateway.vocabulary import Vocabulary
 class DrainingCatalog:
     """Passes everything on to ``catalog``; after ``leave`` it is not ready, after ``drain`` it hands out no generator.
 
-    Implements ``GatewayCatalog``. ``retry_after_s`` is what refused clients are told: by then another server, or this
-    one restarted, should answer.
+    Implements ``GatewayCatalog``. ``is_rest_ready`` tells of models that no gateway serves. ``retry_after_s`` is what
+    refused clients are told: by then another server, or this one restarted, should answer.
     """
 
-    def __init__(self, catalog: GatewayCatalog, *, retry_after_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        catalog: GatewayCatalog,
+        *,
+        is_rest_ready: Callable[[], bool] = lambda: True,
+        retry_after_s: float = 5.0,
+    ) -> None:
         self._catalog = catalog
+        self._is_rest_ready = is_rest_ready
         self._retry_after_s = retry_after_s
         self._is_leaving = False
         self._is_draining = False
@@ -52,7 +59,7 @@ class DrainingCatalog:
 
     def is_ready(self) -> bool:
         """See ``ModelCatalog``: never while leaving."""
-        return not self._is_leaving and self._catalog.is_ready()
+        return not self._is_leaving and self._catalog.is_ready() and self._is_rest_ready()
 
 
 class LastAnswers:

@@ -1,27 +1,33 @@
 """``tribar serve``: from settings to a served model, and back down in good order."""
 
+import functools
 import logging
 import os
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import uvloop
+from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from tribar.app.accelerator import read_accelerator
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
 from tribar.app.front_end import FrontEnd
+from tribar.app.hosting import Models
 from tribar.app.listener import bind, is_public, url_of
-from tribar.app.machine import read_machine
-from tribar.app.model import open_model
+from tribar.app.machine import MachineFacts, read_machine
+from tribar.app.model import OpenedModel, open_model
 from tribar.app.open_files import raise_open_files_limit
 from tribar.app.pull import DownloadBar
-from tribar.app.resolve import resolve
+from tribar.app.resolve import ResolvedConfig, resolve
+from tribar.core.errors import InvalidRequest
+from tribar.runtime.sources import DEFAULT_MODEL
 from tribar.telemetry.logs import LogFormat, configure_logging
 
 RESERVED_FILES = 128
@@ -35,19 +41,24 @@ def launch(config: ServeConfig) -> int:
     """
     started_s = time.monotonic()
     _configure_logging(config.server)
-    console = Console(stderr=True)
+    console, machine = Console(stderr=True), read_machine()
     edge = Edge.of(config.server, max(1, raise_open_files_limit() - RESERVED_FILES))
     listener = bind(config.server.host, config.server.port)
     try:
         if is_public(listener) and edge.keys is None:
             console.print(f"[yellow]warning:[/] {url_of(listener)} can be reached from the network, without a key")
-        with DownloadBar(config.model.model) as bar:
-            opened = open_model(config.model, bar)
-        machine = read_machine()
-        resolved = resolve(config, machine, opened.facts, read_accelerator(config.engine.device, os.environ))
+        language_model = None if _has_models_only(config) else _language_model(config, machine)
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
-            front_end = FrontEnd(config.server, machine, opened, resolved, listener, directory, edge)
+            front_end = FrontEnd(
+                config.server,
+                machine,
+                listener,
+                directory,
+                edge,
+                language_model=language_model,
+                make_models=_make_models(config, machine),
+            )
             return uvloop.run(front_end.run(console, started_s))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -62,3 +73,26 @@ def _configure_logging(server: ServerConfig) -> None:
         level=logging.getLevelNamesMapping()[server.log_level.upper()],
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and end are ours to tell
+
+
+def _has_models_only(config: ServeConfig) -> bool:
+    """A repository needs no language model beside it; without one, the default model is what there is to serve."""
+    return bool(config.modelserver.model_repository) and config.model.model is None
+
+
+def _language_model(config: ServeConfig, machine: MachineFacts) -> tuple[OpenedModel, ResolvedConfig]:
+    with DownloadBar(config.model.model or DEFAULT_MODEL) as bar:
+        opened = open_model(config.model, bar)
+    accelerator = read_accelerator(config.engine.device, os.environ)
+    return opened, resolve(config, machine, opened.facts, accelerator)
+
+
+def _make_models(config: ServeConfig, machine: MachineFacts) -> Callable[[CollectorRegistry], Models] | None:
+    if not config.modelserver.model_repository:
+        return None
+    try:
+        from tribar.app.hosted_models import HostedModels
+    except ModuleNotFoundError as error:
+        message = f"--model-repository needs {error.name}\ntry: pip install 'tribar[models]'"
+        raise InvalidRequest(message, param="model_repository") from error
+    return functools.partial(HostedModels, config.modelserver, machine, config.server.host)

@@ -12,7 +12,7 @@ from tribar.core.errors import InvalidRequest
 from tribar.engine.model_text import ModelText
 from tribar.runtime.fake import is_fake_model, load_fake_model, load_fake_text
 from tribar.runtime.fake.model import SUFFIX
-from tribar.runtime.sources import Progress, fetch_model
+from tribar.runtime.sources import DEFAULT_MODEL, Progress, fetch_model
 from tribar.runtime.sources.progress import silent
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ def open_model(config: ModelConfig, progress: Progress = silent) -> OpenedModel:
     Raises ``NotFound``, ``Unavailable``, ``BadModelFile``, or ``InvalidRequest`` for a parser that cannot work, in one
     line.
     """
-    name = config.served_model_name or model_name(config.model)
-    if is_fake_model(Path(config.model)):
-        return _open_fake(name, Path(config.model), config)
-    return _open_checkpoint(name, fetch_model(config.model, progress), config)
+    model = config.model or DEFAULT_MODEL
+    name = config.served_model_name or model_name(model)
+    if is_fake_model(Path(model)):
+        return _open_fake(name, Path(model), config)
+    return _open_checkpoint(name, fetch_model(model, progress), config)
 
 
 def model_name(model: str) -> str:

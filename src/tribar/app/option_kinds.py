@@ -198,6 +198,24 @@ class Origins:
         return tuple(words)
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Several texts, none of them with a comma."""
+
+    metavar: str = "TEXTS"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Separated by commas."""
+        return self.check([word.strip() for word in text.split(",")])
+
+    def check(self, value: object) -> tuple[str, ...]:
+        """A list of texts, or one text to parse."""
+        if isinstance(value, str):
+            return self.parse(value)
+        words = value if isinstance(value, list | tuple) else [value]
+        return tuple(Text().check(word) for word in words)
+
+
 def format_size(n_bytes: int) -> str:
     """``n_bytes`` for people: powers of 1024, three significant digits."""
     size, unit = float(n_bytes), "B"

@@ -17,12 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
-from tribar.app.config import EngineConfig, ModelConfig, ServeConfig, ServerConfig
+from tribar.app.config import EngineConfig, ModelConfig, ModelServerConfig, ServeConfig, ServerConfig
 from tribar.app.files import read_toml
 from tribar.app.option_kinds import Kind
 from tribar.core.errors import InvalidRequest
 
-ROOMS: dict[str, type[Any]] = {"model": ModelConfig, "engine": EngineConfig, "server": ServerConfig}
+ROOMS: dict[str, type[Any]] = {
+    "model": ModelConfig,
+    "engine": EngineConfig,
+    "modelserver": ModelServerConfig,
+    "server": ServerConfig,
+}
 
 VARIABLE_PREFIX = "TRIBAR_"
 OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE", "TRIBAR_CPU_LEVEL", *KEY_VARIABLES})

@@ -35,20 +35,19 @@ def _chat_model(
     config: ServeConfig, url: str | None, temperature: float, max_tokens: int | None
 ) -> Iterator[ChatModel]:
     if url is not None:
-        # A model that was not asked for is whatever the server has.
-        name = None if config.model.model == DEFAULT_MODEL else config.model.model
         key = os.environ.get("TRIBAR_API_KEY", "").rpartition(":")[2]  # a server reads a tenant before the colon
-        yield RemoteChat(url, name, temperature=temperature, max_tokens=max_tokens, api_key=key)
+        yield RemoteChat(url, config.model.model, temperature=temperature, max_tokens=max_tokens, api_key=key)
         return
     from tribar.app.llm import LLM
     from tribar.app.local_chat import LocalChat
     from tribar.app.pull import DownloadBar
 
-    with DownloadBar(config.model.model) as bar:
+    model = config.model.model or DEFAULT_MODEL
+    with DownloadBar(model) as bar:
         llm = LLM.from_config(config, progress=bar)
     with llm:
         if not llm.card.has_chat_template:
-            raise InvalidRequest(f"{config.model.model} has no chat template, so it cannot chat", param="model")
+            raise InvalidRequest(f"{model} has no chat template, so it cannot chat", param="model")
         yield LocalChat(llm, temperature=temperature, max_tokens=max_tokens)
 
 

@@ -1,6 +1,7 @@
 """The gateway as one ASGI application."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from starlette.middleware import Middleware
@@ -32,18 +33,18 @@ def build_app(
     config: GatewayConfig | None = None,
     metrics_text: Callable[[], bytes] = bytes,
     observe: Observer = log_access,
-    extra_routes: Sequence[BaseRoute] = (),
+    rooms: Mapping[str, ASGIApp] = MappingProxyType({}),
     tenant_of: TenantOf | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
 
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
-    must not raise); ``extra_routes`` are other rooms' routes on the same port, tried first and under the same
-    middleware; ``tenant_of`` knows the API keys, and None lets everybody in as the tenant "".
+    must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
+    their paths ("/v2"); ``tenant_of`` knows the API keys, and None lets everybody in as the tenant "".
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch([*extra_routes, *_routes(catalog, config, metrics_text, version)])
+    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, version), rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),

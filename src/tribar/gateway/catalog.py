@@ -70,10 +70,20 @@ def named_or_only(catalog: ModelCatalog, name: str | None) -> str:
         return name
     names = [card.name for card in catalog.list()]
     if not names:
-        raise Unavailable("no model is ready", code="not_ready", retry_after_s=1)
+        raise _not_ready("no model is ready")
     if len(names) > 1:
         raise InvalidRequest(f"several models are served: name one of {', '.join(names)}", param="model")
     return names[0]
+
+
+def require_ready(catalog: ModelCatalog) -> None:
+    """Raise ``Unavailable`` unless every model that was asked for can serve."""
+    if not catalog.is_ready():
+        raise _not_ready("not every model is ready")
+
+
+def _not_ready(message: str) -> Unavailable:
+    return Unavailable(message, code="not_ready", retry_after_s=1)
 
 
 def _card(model: ServedModel) -> ModelCard | None:

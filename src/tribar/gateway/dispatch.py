@@ -1,6 +1,6 @@
 """From a request's path to its route."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Dispatch:
-    """Sends each request to the first of ``routes`` that takes it.
+    """Sends each request to the first of ``routes`` that takes it, or to the room of its first part.
 
     The leading ones are those that generate, without parameters and for POST only: they are found at once.
 
@@ -16,8 +16,9 @@ class Dispatch:
     as they are: a redirect to one with a slash more would quote the client's Host header.
     """
 
-    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+    def __init__(self, routes: Sequence[BaseRoute], rooms: Mapping[str, ASGIApp]) -> None:
         self._router = Router(routes, redirect_slashes=False)
+        self._rooms = dict(rooms)
         self._posts = _plain_posts(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -25,6 +26,10 @@ class Dispatch:
         app = self._posts.get(scope["path"]) if scope.get("method") == "POST" else None
         if app is not None:
             await app(scope, receive, send)
+            return
+        room = self._rooms.get("/" + scope["path"].removeprefix("/").partition("/")[0])
+        if room is not None:
+            await room(scope, receive, send)
             return
         scope["app"] = self  # the router then raises where it would answer with an error of its own
         try:

@@ -17,7 +17,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tribar.core.errors import TooLarge, TribarError, Unsupported
+from tribar.core.errors import InvalidRequest, TooLarge, TribarError, Unsupported
 from tribar.core.ports import TextGenerator
 from tribar.core.requests import Delta, Finish, Prepared
 from tribar.core.sampling.seeds import choice_seed
@@ -46,8 +46,8 @@ OFFLOADED_SCORES = 512
 class Dialect(Generic[C]):
     """What tells one endpoint from another.
 
-    ``make_call(body, card, max_choices=..., trace_id=...)`` reads a body; one without a ``model`` means the only model
-    that is served. ``write_error`` makes the data of an error event.
+    ``make_call(body, card, trace_id=...)`` reads a body; one without a ``model`` means the only model that is served.
+    ``write_error`` makes the data of an error event. ``n_prompts`` counts a body's prompts before they are looked at.
     """
 
     id_prefix: str
@@ -55,6 +55,7 @@ class Dialect(Generic[C]):
     make_call: Callable[..., C]
     make_writer: Callable[[AnswerHead[C]], AnswerWriter]
     write_error: Callable[[TribarError], bytes] = error_json
+    n_prompts: Callable[[Any], int] = lambda _: 1
 
 
 class GenerateEndpoint(Generic[C]):
@@ -94,10 +95,10 @@ class GenerateEndpoint(Generic[C]):
         return _Work(OnBehalf(model, caller), call, partial(self._writer, vocabulary))
 
     def _parse(self, body: Any, trace_id: str) -> tuple[TextGenerator, C, Vocabulary]:  # noqa: ANN401
+        _check_choices(self._dialect.n_prompts(body), getattr(body, "n", None) or 1, self._config.max_choices)
         name = named_or_only(self._catalog, getattr(body, "model", None))
         generator, vocabulary = self._catalog.get(name), self._catalog.vocabulary(name)
-        limit = self._config.max_choices
-        call = self._dialect.make_call(body, generator.card(), max_choices=limit, trace_id=trace_id)
+        call = self._dialect.make_call(body, generator.card(), trace_id=trace_id)
         wants = call.requests[0].wants
         if (wants.logprobs, wants.prompt_logprobs) != (None, None) and not vocabulary.token_bytes:
             raise Unsupported(f"logprobs are not supported by the model {name!r}", param="logprobs")
@@ -164,12 +165,16 @@ class _Work(Generic[C]):
         """The answer piece by piece."""
         writer, streams = await self._begin()
         finishes: list[Finish | None] = [None] * len(streams)
+        last = b""  # goes out with the tail
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
-                if events := writer.chunk(index, delta):
+                events = writer.chunk(index, delta)
+                if None not in finishes:
+                    last = events
+                elif events:
                     await sink.write(events)
-        await sink.finish(writer.tail(total_usage(finishes, self._n)))
+        await sink.finish(last + writer.tail(total_usage(finishes, self._n)))
 
     async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]]]:
         """The writer, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
@@ -187,6 +192,13 @@ class _Work(Generic[C]):
         if not call.shows_prompt:
             prepared.clear()
         return writer, streams
+
+
+def _check_choices(n_prompts: int, n: int, limit: int) -> None:
+    """Before anything is made of each prompt: a body has room for millions."""
+    if n_prompts * n > limit:
+        param = "prompt" if n_prompts > 1 else "n"
+        raise InvalidRequest(f"{n_prompts} prompts times n = {n} exceed {limit} choices", param=param)
 
 
 def _check_scores(prepared: Sequence[Prepared]) -> None:

@@ -6,8 +6,8 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tribar.core.errors import Unavailable
 from tribar.core.ports import ModelCatalog
+from tribar.gateway.catalog import require_ready
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,8 +25,7 @@ class Operations:
 
     async def ready(self, _request: Request) -> Response:
         """200 when every model that was asked for can serve. Raises ``Unavailable``."""
-        if not self._catalog.is_ready():
-            raise Unavailable("not every model is ready", code="not_ready", retry_after_s=1)
+        require_ready(self._catalog)
         return Response(b'{"status":"ready"}', media_type="application/json")
 
     async def metrics(self, _request: Request) -> Response:

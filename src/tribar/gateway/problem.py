@@ -22,25 +22,29 @@ def error_json(error: TribarError) -> bytes:
 
 
 def problem(error: Exception) -> Response:
-    """The response that answers ``error``, with ``Retry-After`` (whole seconds, at least 1) where it says when."""
+    """The response that answers ``error``."""
     if isinstance(error, HTTPException):
         kind = NotFound.type if error.status_code == 404 else InvalidRequest.type
         body = _object(error.detail, kind, None, None)
         return Response(body, error.status_code, headers=error.headers, media_type="application/json")
     ours = as_tribar(error)
-    headers = {}
-    if ours.retry_after_s is not None:
-        headers["retry-after"] = str(max(1, math.ceil(ours.retry_after_s)))
+    headers = retry_header(ours)
     if isinstance(ours, Unauthenticated):
         headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 says how to do better
     return Response(error_json(ours), ours.status, headers=headers, media_type="application/json")
 
 
+def retry_header(error: TribarError) -> dict[str, str]:
+    """``Retry-After``, in whole seconds and at least 1, where ``error`` says when."""
+    return {} if error.retry_after_s is None else {"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+
+
 def _object(message: str, kind: str, param: str | None, code: str | None) -> bytes:
     return orjson.dumps(
-        {"error": {"message": _clean(message), "type": kind, "param": param and _clean(param), "code": code}}
+        {"error": {"message": clean(message), "type": kind, "param": param and clean(param), "code": code}}
     )
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """``text``, which may quote anything, in a length and in characters that can be sent."""
     return text[:_MAX_MESSAGE_CHARS].encode(errors="replace").decode()

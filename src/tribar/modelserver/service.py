@@ -61,9 +61,9 @@ class Service(Protocol):
     async def infer(self, request: InferRequest) -> InferResponse:
         """The one response of a model that is not decoupled. Cancelling the call frees what it held.
 
-        Raises ``InvalidRequest`` naming what does not fit the model, ``NotFound``, ``Unavailable``, ``Overloaded``
-        (queue full), ``DeadlineExceeded`` (queue timeout), ``Internal`` (the model failed), and ``InvalidRequest`` for
-        a decoupled model.
+        Raises ``InvalidRequest`` naming what does not fit the model, ``NotFound``, ``Unavailable`` (not ready, queue
+        timeout), ``Overloaded`` (queue full), ``Internal`` (the model failed), and ``InvalidRequest`` for a decoupled
+        model.
         """
         ...
 

@@ -120,9 +120,11 @@ def test_slow_body_is_cut_off(served: Served) -> None:
 
 def test_headers_over_the_limit(served: Served) -> None:
     """BUG-085: 431 in the usual shape."""
-    status, _, body = exchange(served, get("/health/live", "GET", *(f"X-{i}: {'y' * 100}" for i in range(1000))))
-    assert status == 431
-    assert_problem(body)
+    many, tiny = (f"X-{i}: {'y' * 100}" for i in range(1000)), (f"{i}: y" for i in range(10_000))
+    for headers in (many, tiny):
+        status, _, body = exchange(served, get("/health/live", "GET", *headers))
+        assert status == 431
+        assert_problem(body)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,17 @@ def test_wrong_content_type(served: Served, content_type: str) -> None:
     status, _, body = exchange(served, raw)
     assert status == 415
     assert_problem(body)
+
+
+@pytest.mark.parametrize(("coding", "is_taken"), [("gzip", False), ("Identity", True), ("identity, br", False)])
+def test_content_codings(served: Served, coding: str, is_taken: bool) -> None:
+    """BUG-041: a compressed body is 415, not JSON that cannot be read."""
+    request = post(CHAT, json.dumps(BODY).encode(), "Connection: close", f"Content-Encoding: {coding}")
+    status, headers, body = exchange(served, request)
+    assert status == (200 if is_taken else 415)
+    if not is_taken:
+        assert headers["accept-encoding"] == "identity"
+        assert_problem(body)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"])
@@ -182,6 +195,27 @@ def test_operators_routes(served: Served) -> None:
     assert exchange(served, get("/health/live", "HEAD"))[2] == b""
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        (CHAT, {"n": 5}, "n"),
+        ("/v1/completions", {"prompt": "a", "n": 5}, "n"),
+        ("/v1/completions", {"prompt": ["a"] * 5}, "prompt"),
+        ("/v1/completions", {"prompt": [[1]] * 3, "n": 2}, "prompt"),
+        ("/v1/completions", {"prompt": ["", 1] * 3}, "prompt"),
+    ],
+)
+def test_choices_are_bounded(path: str, fields: dict[str, Any], param: str) -> None:
+    with serve(config=GatewayConfig(max_choices=4), fake=FakeGenerator(speak("a"))) as served:
+        body = (BODY if path == CHAT else {"model": "fake"}) | fields
+        status, _, answer = exchange(served, post(path, json.dumps(body).encode(), "Connection: close"))
+        problem = assert_problem(answer)
+        assert (status, problem["param"]) == (400, param)
+        assert "exceed 4 choices" in problem["message"]
+        fits = BODY | {"n": 4} if path == CHAT else {"model": "fake", "prompt": [1] * 9, "n": 4}
+        assert exchange(served, post(path, json.dumps(fits).encode(), "Connection: close"))[0] == 200
+
+
 def test_not_ready() -> None:
     class Loading(FakeGenerator):
         def card(self) -> ModelCard:
@@ -190,6 +224,8 @@ def test_not_ready() -> None:
     with serve(fake=Loading(speak("a"))) as served:
         status, headers, body = exchange(served, get("/health/ready"))
         assert (status, headers["retry-after"], assert_problem(body)["code"]) == (503, "1", "not_ready")
+        status, headers, body = exchange(served, get("/health"))
+        assert (status, headers["retry-after"], json.loads(body)["error_type"]) == (503, "1", "healthcheck")
         status, headers, body = exchange(served, post(CHAT, json.dumps(BODY).encode(), "Connection: close"))
         assert (status, headers["retry-after"]) == (503, "3")
         assert json.loads(exchange(served, get("/v1/models"))[2])["data"] == []

@@ -32,6 +32,7 @@ REPLIES = {
     "pondering": "<think>Hm.</think>Done.",
     "broken": "<tool_call>{weather}</tool_call>",
     "21": "It is 21 °C.",
+    "as JSON": '{"text": "<tool_call> is a mark"}',
 }
 OPENED = "<think>\n"
 """Ends the prompt like the template of a model that always thinks."""
@@ -144,9 +145,24 @@ def test_required_and_named(client: Any, fake: FakeGenerator, choice: Any) -> No
     answer = client.chat.completions.create(**ask("once", tool_choice=choice)).choices[0]
     grammar = fake.requests[-1].grammar
     assert grammar is not None
-    assert 'start: call ("' in grammar.source if choice == "required" else "start: call\n" in grammar.source
+    assert ('calls: call ("' if choice == "required" else "calls: call\n") in grammar.source
     assert calls_of(answer.message) == [("weather", ARGUMENTS)]
     assert answer.finish_reason == "tool_calls"
+
+
+def test_beside_a_format(client: Any, fake: FakeGenerator) -> None:
+    """The answer is calls, or follows the format; a mark within it is only text."""
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    for content, text, n_calls in (("as JSON", REPLIES["as JSON"], 0), ("twice", None, 2)):
+        whole = client.chat.completions.create(**ask(content, response_format=form)).choices[0]
+        piecewise = streamed(client, **ask(content, response_format=form))[0]
+        grammar = fake.requests[-1].grammar
+        assert grammar is not None
+        assert grammar.param == "response_format"
+        for choice in (whole, piecewise):
+            assert choice.message.content == text
+            assert calls_of(choice.message) == [("weather", ARGUMENTS)] * n_calls
+            assert choice.finish_reason == ("tool_calls" if n_calls else "stop")
 
 
 def test_a_call_that_was_cut_off_ends_by_length(client: Any) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import tribar.app.front_end
+import tribar.app.hosted_engine
 from tribar.app.config import ModelConfig, ServeConfig
 from tribar.app.edge import Edge
-from tribar.app.front_end import MAX_EARLY_DEATHS, FrontEnd
+from tribar.app.front_end import FrontEnd
+from tribar.app.hosted_engine import MAX_EARLY_DEATHS
 from tribar.app.listener import bind
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel, open_model
@@ -31,7 +32,9 @@ def opened(tmp_path: Path) -> OpenedModel:
 
 async def run(opened: OpenedModel, resolved: ResolvedConfig, directory: Path) -> int:
     with bind("127.0.0.1", 0) as listener:
-        front_end = FrontEnd(ServeConfig().server, MACHINE, opened, resolved, listener, directory, Edge())
+        front_end = FrontEnd(
+            ServeConfig().server, MACHINE, listener, directory, Edge(), language_model=(opened, resolved)
+        )
         return await asyncio.wait_for(front_end.run(Console(quiet=True), 0.0), 30)
 
 
@@ -51,7 +54,7 @@ async def test_an_engine_that_crashes_while_it_starts(
         f"import sys; open({str(starts)!r}, 'a').write('x'); sys.exit('no luck')"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(tribar.app.front_end, "ENGINE_TARGET", "crashing_engine")
+    monkeypatch.setattr(tribar.app.hosted_engine, "ENGINE_TARGET", "crashing_engine")
     with pytest.raises(Internal, match="the engine ended with exit code 1 while it started: no luck"):
         await run(opened, resolve(ServeConfig(), MACHINE, opened.facts), tmp_path)
     assert len(starts.read_text()) == MAX_EARLY_DEATHS

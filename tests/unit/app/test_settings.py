@@ -34,6 +34,8 @@ def test_every_source_can_set_every_option(file: Path) -> None:
     """One declaration is enough for all of them."""
     texts = {
         "TEXT": "x",
+        "DIRS": "/a,b",
+        "NAMES": "a,b",
         "ORIGINS": "https://a.example,*",
         "MODEL": "m",
         "NAME": "n",
@@ -42,9 +44,8 @@ def test_every_source_can_set_every_option(file: Path) -> None:
         "BYTES": "5MiB",
     }
     for option in options().values():
-        text = texts.get(option.kind.metavar) or {"INTEGER": "7", "NUMBER": "7.5", "BOOLEAN": "false"}.get(
-            option.kind.metavar, option.kind.metavar.split("|")[-1]
-        )
+        other = {"INTEGER": "7", "NUMBER": "7.5", "BOOLEAN": "false" if option.default else "true"}
+        text = texts.get(option.kind.metavar) or other.get(option.kind.metavar, option.kind.metavar.split("|")[-1])
         from_flag = load_config({option.key: text}, {})
         from_environ = load_config({}, {option.variable: text})
         plain = text if option.kind.metavar in {"INTEGER", "NUMBER", "BOOLEAN"} else f'"{text}"'

@@ -1,5 +1,6 @@
 """One parsed request of the OpenAI endpoints."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tribar.gateway.call import Call
@@ -21,6 +22,10 @@ class Shows:
     tokens_as_ids: bool = False
     echo: bool = False
     prompt_logprobs: int | None = None
+
+    def ids(self, token_ids: Sequence[int]) -> dict[str, list[int]]:
+        """The field of a choice that has ``token_ids``, where they are shown."""
+        return {"token_ids": list(token_ids)} if self.token_ids else {}
 
 
 @dataclass(frozen=True, slots=True)

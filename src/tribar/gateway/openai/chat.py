@@ -12,9 +12,9 @@ from tribar.core.requests import ChatPrompt, ModelCard
 from tribar.core.sampling.params import Wants
 from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.fields import CHAT_FIELDS, MESSAGE_FIELDS, PART_FIELDS, refuse_unsupported
-from tribar.gateway.openai.reading.choice_reader import Reading
 from tribar.gateway.openai.shared_fields import Count, SharedFields, checked_max_tokens, make_call
 from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.structured_output import grammar_of
 from tribar.gateway.openai.tools import MAX_TOOLS, Tool, ToolChoice, ToolPlan, plan_tools
 
 _RESERVED_KWARGS = frozenset(
@@ -116,38 +116,21 @@ ChatBody = with_fields(ChatFields, "ChatCompletionRequest", CHAT_FIELDS)
 """The body as it is decoded: the implemented fields and those of the table."""
 
 
-def chat_call(body: ChatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> OpenAiCall:
+def chat_call(body: ChatFields, card: ModelCard, *, trace_id: str) -> OpenAiCall:
     """What ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, CHAT_FIELDS)
-    plan = plan_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls is not False, card=card)
+    is_parallel = body.parallel_tool_calls is not False
+    plan = plan_tools(body.tools, body.tool_choice, is_parallel=is_parallel, card=card, answer=grammar_of(body))
     call = make_call(
         body,
         [chat_prompt(body, card, plan)],
         card=card,
         wants=_wants(body),
         max_tokens=_max_tokens(body, card),
-        max_choices=max_choices,
+        grammar=plan.grammar,
         trace_id=trace_id,
     )
-    return _with_plan(call, plan)
-
-
-def _with_plan(call: OpenAiCall, plan: ToolPlan) -> OpenAiCall:
-    (request,) = call.requests
-    if request.grammar is None:
-        return replace(call, requests=(replace(request, grammar=plan.grammar),), reading=plan.reading)
-    if plan.grammar is not None:
-        raise InvalidRequest(
-            "tool_choice asks for a call of a tool, so the answer cannot follow another grammar", param="tool_choice"
-        )
-    if plan.reading.tool_format:
-        name = request.grammar.param
-        raise Unsupported(
-            f"tools and {name} together are not supported yet: leave out one of them, or send tool_choice",
-            param=name,
-            code="unsupported_field",
-        )
-    return replace(call, reading=Reading())  # what follows a grammar from its first token has no thinking in front
+    return call if plan.reading == call.reading else replace(call, reading=plan.reading)
 
 
 def _wants(body: ChatFields) -> Wants:

@@ -11,7 +11,7 @@ from tribar.gateway.answer import Choice, finish_of
 from tribar.gateway.call import AnswerHead
 from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.chat_message import delta_of, whole_message
-from tribar.gateway.openai.chunks import ChunkFrame, json_text, usage_object
+from tribar.gateway.openai.chunks import ChunkFrame, answer_object, json_text, usage_object
 from tribar.gateway.openai.logprobs import TokenNames, chat_content, prompt_logprobs
 from tribar.gateway.openai.reading.choice_reader import ChoiceReader
 from tribar.gateway.openai.reading.thinking import opens_thinking
@@ -31,8 +31,9 @@ class ChatWriter:
         self._opened: set[int] = set()
         reading, token_bytes = head.call.reading, head.vocabulary.token_bytes
         self._reading = reading
+        thinks = bool(reading.reasoning_format)
         self._readers = [
-            ChoiceReader(reading, token_bytes, is_thinking=opens_thinking(prepared.ids, token_bytes))
+            ChoiceReader(reading, token_bytes, is_thinking=thinks and opens_thinking(prepared.ids, token_bytes))
             for prepared in head.prepared
         ]
 
@@ -49,12 +50,12 @@ class ChatWriter:
         ids, logprobs = delta.token_ids, delta.logprobs
         for written in self._deltas(index, delta):
             piece = {"delta": written, "logprobs": self._logprobs(logprobs), "finish_reason": None}
-            events += self._frame.event(index, piece | self._token_ids(ids))
+            events += self._frame.event(index, piece | self._shows.ids(ids))
             ids, logprobs = (), ()
         if delta.finish is not None:
             reason = self._readers[index].finish_reason(delta.finish)
             last: dict[str, Any] = {"delta": {}, "logprobs": None, "finish_reason": reason}
-            events += self._frame.event(index, last | self._token_ids(ids))
+            events += self._frame.event(index, last | self._shows.ids(ids))
         return events
 
     def _deltas(self, index: int, delta: Delta) -> list[dict[str, Any]]:
@@ -68,17 +69,13 @@ class ChatWriter:
     def _logprobs(self, logprobs: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
         return {"content": chat_content(logprobs, self._names), "refusal": None} if logprobs else None
 
-    def _token_ids(self, ids: Sequence[int]) -> dict[str, Any]:
-        return {"token_ids": list(ids)} if self._shows.token_ids else {}
-
     def tail(self, usage: Usage) -> bytes:
         """See ``AnswerWriter``."""
         return self._frame.tail(usage, self._n_reasoning_tokens())
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         """See ``AnswerWriter``."""
-        head = self._head
-        answer = {"id": head.answer_id, "object": "chat.completion", "created": head.created_s, "model": head.model}
+        answer = answer_object(self._head, "chat.completion")
         written = [self._choice(index, choice) for index, choice in enumerate(choices)]
         counts = usage_object(usage, self._n_reasoning_tokens())
         return orjson.dumps(answer | {"choices": written, "usage": counts} | self._about_prompt(choices))
@@ -92,7 +89,7 @@ class ChatWriter:
             "logprobs": self._logprobs(choice.logprobs),
             "finish_reason": reader.finish_reason(finish),
         }
-        return written | self._token_ids(choice.token_ids)
+        return written | self._shows.ids(choice.token_ids)
 
     def _n_reasoning_tokens(self) -> int | None:
         if not self._reading.reasoning_format:

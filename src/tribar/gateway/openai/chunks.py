@@ -34,11 +34,16 @@ def json_text(text: str) -> orjson.Fragment:
     return orjson.Fragment(data)
 
 
+def answer_object(head: AnswerHead[OpenAiCall], kind: str) -> dict[str, Any]:
+    """What every answer and chunk of an answer begins with."""
+    return {"id": head.answer_id, "object": kind, "created": head.created_s, "model": head.model}
+
+
 class ChunkFrame:
     """The constant bytes around the choices of every chunk of one streamed answer, assembled once."""
 
     def __init__(self, head: AnswerHead[OpenAiCall], kind: str) -> None:
-        fixed = orjson.dumps({"id": head.answer_id, "object": kind, "created": head.created_s, "model": head.model})
+        fixed = orjson.dumps(answer_object(head, kind))
         self._start = b"data: " + fixed[:-1] + b',"choices":['
         self._shows = head.call.shows
         self._no_usage = b',"usage":null}\n\n' if self._shows.usage else b"}\n\n"

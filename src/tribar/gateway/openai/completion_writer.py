@@ -10,7 +10,7 @@ from tribar.core.sampling.params import TokenLogprobs
 from tribar.gateway.answer import Choice, finish_of
 from tribar.gateway.call import AnswerHead
 from tribar.gateway.openai.call import OpenAiCall
-from tribar.gateway.openai.chunks import ChunkFrame, json_text, usage_object
+from tribar.gateway.openai.chunks import ChunkFrame, answer_object, json_text, usage_object
 from tribar.gateway.openai.logprobs import Scored, TokenNames, completion_logprobs, n_characters, prompt_logprobs
 
 _KIND = "text_completion"
@@ -41,11 +41,11 @@ class CompletionWriter:
         if delta.text or delta.logprobs:
             logprobs = self._logprobs(index, [(entry.token_id, entry) for entry in delta.logprobs])
             piece = {"text": json_text(delta.text), "logprobs": logprobs, "finish_reason": None}
-            events += self._frame.event(index, piece | self._token_ids(delta.token_ids))
+            events += self._frame.event(index, piece | self._shows.ids(delta.token_ids))
         if delta.finish is not None:
             last = {"text": "", "logprobs": None, "finish_reason": delta.finish.reason}
             rest = () if delta.text or delta.logprobs else delta.token_ids
-            events += self._frame.event(index, last | self._token_ids(rest))
+            events += self._frame.event(index, last | self._shows.ids(rest))
         return events
 
     def tail(self, usage: Usage) -> bytes:
@@ -54,8 +54,7 @@ class CompletionWriter:
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> bytes:
         """See ``AnswerWriter``."""
-        head = self._head
-        answer = {"id": head.answer_id, "object": _KIND, "created": head.created_s, "model": head.model}
+        answer = answer_object(self._head, _KIND)
         written = [self._whole_choice(index, choice) for index, choice in enumerate(choices)]
         return orjson.dumps(answer | {"choices": written, "usage": usage_object(usage)})
 
@@ -73,7 +72,7 @@ class CompletionWriter:
             written["prompt_logprobs"] = entries
         if self._shows.token_ids:
             written["prompt_token_ids"] = self._head.prompt_ids(index)
-        return written | self._token_ids(choice.token_ids)
+        return written | self._shows.ids(choice.token_ids)
 
     def _opening(self, index: int, entries: PromptLogprobs) -> bytes:
         """The chunk before the output of a choice: the echoed prompt and its ids, where asked for."""
@@ -113,6 +112,3 @@ class CompletionWriter:
             return None
         written, self._offsets[index] = completion_logprobs(scored, self._names, self._offsets[index], self._n_top)
         return written
-
-    def _token_ids(self, ids: Sequence[int]) -> dict[str, Any]:
-        return {"token_ids": list(ids)} if self._shows.token_ids else {}

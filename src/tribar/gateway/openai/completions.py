@@ -11,6 +11,7 @@ from tribar.gateway.openai.call import OpenAiCall
 from tribar.gateway.openai.fields import COMPLETION_FIELDS, refuse_unsupported
 from tribar.gateway.openai.shared_fields import SharedFields, checked_max_tokens, make_call
 from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.structured_output import grammar_of
 
 
 class CompletionFields(SharedFields, kw_only=True):
@@ -31,19 +32,25 @@ CompletionBody = with_fields(CompletionFields, "CompletionRequest", COMPLETION_F
 """The body as it is decoded: the implemented fields and those of the table."""
 
 
-def completion_call(body: CompletionFields, card: ModelCard, *, max_choices: int, trace_id: str) -> OpenAiCall:
+def completion_call(body: CompletionFields, card: ModelCard, *, trace_id: str) -> OpenAiCall:
     """What ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, COMPLETION_FIELDS)
     return make_call(
         body,
-        _prompts(body, card, max_choices),
+        _prompts(body, card),
         card=card,
         wants=_wants(body),
         max_tokens=checked_max_tokens(body.max_tokens, "max_tokens", card),
-        max_choices=max_choices,
+        grammar=grammar_of(body),
         trace_id=trace_id,
         echo=bool(body.echo),
     )
+
+
+def n_prompts(body: CompletionFields) -> int:
+    """How many prompts ``body`` has; token ids side by side are one."""
+    prompt = body.prompt
+    return 1 if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int) else len(prompt)
 
 
 def _wants(body: CompletionFields) -> Wants:
@@ -52,7 +59,7 @@ def _wants(body: CompletionFields) -> Wants:
     return Wants(logprobs=body.logprobs, prompt_logprobs=max(wishes, default=None))
 
 
-def _prompts(body: CompletionFields, card: ModelCard, max_choices: int) -> list[Prompt]:
+def _prompts(body: CompletionFields, card: ModelCard) -> list[Prompt]:
     prompt, add_special = body.prompt, body.add_special_tokens is not False
     most = None if body.truncate_prompt_tokens is not None else card.max_model_len - 1
     if isinstance(prompt, str):
@@ -61,8 +68,6 @@ def _prompts(body: CompletionFields, card: ModelCard, max_choices: int) -> list[
         raise InvalidRequest("prompt is an empty list", param="prompt")
     if isinstance(prompt[0], int):
         return [_ids(prompt, card, most)]
-    if len(prompt) > max_choices:
-        raise InvalidRequest(f"{len(prompt)} prompts exceed the limit of {max_choices}", param="prompt")
     kinds = {type(item) for item in prompt}
     if len(kinds) > 1:
         raise InvalidRequest("prompt mixes texts and token ids", param="prompt")

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Meta
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.requests import GenerateRequest, ModelCard, Prompt
+from tribar.core.requests import GenerateRequest, Grammar, ModelCard, Prompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.openai.call import OpenAiCall, Shows
 from tribar.gateway.openai.fields import STREAM_FIELDS, refuse_unsupported
 from tribar.gateway.openai.structs import with_fields
-from tribar.gateway.openai.structured_output import GuidedFields, grammar_of
+from tribar.gateway.openai.structured_output import GuidedFields
 
 MAX_N = 16
 MAX_STOPS = 16
@@ -85,20 +85,15 @@ def make_call(
     card: ModelCard,
     wants: Wants,
     max_tokens: int | None,
-    max_choices: int,
+    grammar: Grammar | None,
     trace_id: str,
     echo: bool = False,
 ) -> OpenAiCall:
     """The call that ``body`` asks for. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     shows = _shows(body, echo)
-    n = body.n or 1
-    if len(prompts) * n > max_choices:
-        field = "prompt" if len(prompts) > 1 else "n"
-        raise InvalidRequest(f"{len(prompts)} prompts times n = {n} exceed {max_choices} choices", param=field)
     if body.min_tokens and max_tokens is not None and body.min_tokens > max_tokens:
         raise InvalidRequest(f"min_tokens {body.min_tokens} exceeds max_tokens {max_tokens}", param="min_tokens")
     sampling = _sampling(body, card)
-    grammar = grammar_of(body)
     stop_ids = tuple(body.stop_token_ids or ())
     if outside := [i for i in stop_ids if i >= card.vocab_size]:
         raise InvalidRequest(f"stop_token_ids: {outside[0]} is outside the vocabulary", param="stop_token_ids")
@@ -122,7 +117,7 @@ def make_call(
         )
         for prompt in prompts
     )
-    return OpenAiCall(requests, n, bool(body.stream), shows)
+    return OpenAiCall(requests, body.n or 1, bool(body.stream), shows)
 
 
 def checked_max_tokens(value: int | None, field: str, card: ModelCard) -> int | None:

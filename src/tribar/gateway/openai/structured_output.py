@@ -1,5 +1,6 @@
 """What an answer must look like: the fields of OpenAI and of vLLM, old and new -> one ``Grammar``."""
 
+import operator
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,8 +67,14 @@ class GuidedFields(msgspec.Struct, kw_only=True):
     guided_grammar: Source | None = None
 
 
+_N_FORMS = len(GuidedFields.__struct_fields__)
+_forms = operator.attrgetter(*GuidedFields.__struct_fields__)
+
+
 def grammar_of(body: GuidedFields) -> Grammar | None:
     """What ``body`` asks for. Raises ``InvalidRequest`` for more than one form, ``Unsupported`` for options."""
+    if _forms(body).count(None) == _N_FORMS:
+        return None
     found = [grammar for grammar in _grammars(body) if grammar is not None]
     if len(found) > 1:
         first, second = found[0].param, found[1].param
@@ -81,15 +88,15 @@ def _grammars(body: GuidedFields) -> list[Grammar | None]:
     place = "structured_outputs."
     return [
         _response_format(body.response_format),
-        _json(body.guided_json, "guided_json"),
-        _regex(body.guided_regex, "guided_regex"),
+        json_grammar(body.guided_json, "guided_json"),
+        regex_grammar(body.guided_regex, "guided_regex"),
         _choice(body.guided_choice, "guided_choice"),
         _grammar(body.guided_grammar, "guided_grammar"),
-        _json(outputs.json, f"{place}json"),
-        _regex(outputs.regex, f"{place}regex"),
+        json_grammar(outputs.json, f"{place}json"),
+        regex_grammar(outputs.regex, f"{place}regex"),
         _choice(outputs.choice, f"{place}choice"),
         _grammar(outputs.grammar, f"{place}grammar"),
-        _json(_ANY_OBJECT if outputs.json_object else None, f"{place}json_object"),
+        json_grammar(_ANY_OBJECT if outputs.json_object else None, f"{place}json_object"),
     ]
 
 
@@ -102,27 +109,25 @@ def _response_format(value: ResponseFormat | None) -> Grammar | None:
             f"{param}.json_schema belongs to type 'json_schema' and no other", param=f"{param}.json_schema"
         )
     if value.json_schema is not None:
-        return _json(value.json_schema.schema, param)
-    return _json(_ANY_OBJECT, param) if value.type == "json_object" else None
+        return json_grammar(value.json_schema.schema, param)
+    return json_grammar(_ANY_OBJECT, param) if value.type == "json_object" else None
 
 
-def _json(schema: dict[str, Any] | bool | str | None, param: str) -> Grammar | None:
+def json_grammar(schema: dict[str, Any] | bool | str | None, param: str) -> Grammar | None:
+    """JSON that follows ``schema``, which may be written as a string; None for None."""
     if schema is None:
         return None
     source = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     return Grammar(GrammarKind.JSON_SCHEMA, source, param)
 
 
-def _regex(source: str | None, param: str) -> Grammar | None:
+def regex_grammar(source: str | None, param: str) -> Grammar | None:
+    """What matches ``source`` as a whole; None for None."""
     return None if source is None else Grammar(GrammarKind.REGEX, source, param)
 
 
 def _choice(choices: list[str] | None, param: str) -> Grammar | None:
-    """Lark writes strings as JSON does."""
-    if not choices:
-        return None
-    source = "start: " + " | ".join(msgspec.json.encode(choice).decode() for choice in choices)
-    return Grammar(GrammarKind.LARK, source, param)
+    return regex_grammar(f"(?:{'|'.join(map(re.escape, choices))})", param) if choices else None
 
 
 def _grammar(source: str | None, param: str) -> Grammar | None:

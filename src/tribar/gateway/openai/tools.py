@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tribar.core.errors import InvalidRequest, TooLarge, Unsupported
 from tribar.core.requests import Grammar, ModelCard
-from tribar.gateway.openai.reading.call_grammar import ToolFunction, call_grammar
+from tribar.gateway.openai.reading.call_grammar import ToolFunction, call_grammar, calls_or_answer
 from tribar.gateway.openai.reading.choice_reader import Reading
 from tribar.gateway.openai.reading.formats import TOOL_FORMATS
 
@@ -57,7 +57,7 @@ ToolChoice = Literal["none", "auto", "required"] | NamedToolChoice
 class ToolPlan:
     """What tools mean for one request.
 
-    ``described`` goes to the chat template; ``grammar`` is set where the answer has to be calls.
+    ``described`` goes to the chat template; ``grammar`` is what the answer has to follow.
     """
 
     reading: Reading
@@ -66,19 +66,31 @@ class ToolPlan:
 
 
 def plan_tools(
-    tools: Sequence[Tool] | None, choice: ToolChoice | None, *, is_parallel: bool, card: ModelCard
+    tools: Sequence[Tool] | None,
+    choice: ToolChoice | None,
+    *,
+    is_parallel: bool,
+    card: ModelCard,
+    answer: Grammar | None = None,
 ) -> ToolPlan:
-    """The plan. Raises ``InvalidRequest`` or ``Unsupported`` naming the field.
+    """The plan. ``answer`` is what an answer that is no call has to follow. Raises naming the field:
+    ``InvalidRequest``, ``TooLarge`` or ``Unsupported``.
 
-    With ``none`` the model does not see the tools, so it has nothing to call. An answer that has to be calls begins
-    with one, without thinking.
+    With ``none`` the model does not see the tools, so it has nothing to call. What follows a grammar from its first
+    token has no thinking in front.
     """
     checked = _checked(tools or ())
-    forced = choice == "required" or isinstance(choice, NamedToolChoice)
-    if not checked and forced:
+    is_forced = choice == "required" or isinstance(choice, NamedToolChoice)
+    if not checked and is_forced:
         raise InvalidRequest("tool_choice asks for a call, but there are no tools", param="tool_choice")
+    if is_forced and answer is not None:
+        raise InvalidRequest(
+            f"tool_choice asks for a call of a tool, so the answer cannot follow {answer.param}", param="tool_choice"
+        )
+    has_grammar = is_forced or answer is not None
+    reasoning_format = "" if has_grammar else card.reasoning_format
     if not checked or choice == "none":
-        return ToolPlan(Reading(reasoning_format=card.reasoning_format))
+        return ToolPlan(Reading(reasoning_format=reasoning_format), grammar=answer)
     if card.tool_format not in TOOL_FORMATS:
         raise Unsupported(
             f"tools: it is not known how the model {card.name!r} writes calls of tools. Leave tools out, or start the "
@@ -86,20 +98,25 @@ def plan_tools(
             param="tools",
             code="unsupported_field",
         )
-    described = [_described(function) for function in checked]
     callable_now = _callable(checked, choice)
     reading = Reading(
         tool_format=card.tool_format,
         tool_names=frozenset(function.name for function in callable_now),
         max_calls=MAX_TOOLS if is_parallel and not isinstance(choice, NamedToolChoice) else 1,
-        reasoning_format="" if forced else card.reasoning_format,
-        has_only_calls=forced,
+        reasoning_format=reasoning_format,
+        has_only_calls=is_forced,
+        is_calls_or_answer=answer is not None,
     )
-    if not forced:
-        return ToolPlan(reading, described)
+    grammar = _grammar(reading, callable_now, answer) if has_grammar else None
+    return ToolPlan(reading, [_described(function) for function in checked], grammar)
+
+
+def _grammar(reading: Reading, callable_now: Sequence[FunctionDefinition], answer: Grammar | None) -> Grammar:
+    tool_format, is_single = TOOL_FORMATS[reading.tool_format], reading.max_calls == 1
     functions = [ToolFunction(f.name, _schema(f), bool(f.strict)) for f in callable_now]
-    grammar = call_grammar(TOOL_FORMATS[card.tool_format], functions, is_single=reading.max_calls == 1)
-    return ToolPlan(reading, described, grammar)
+    if answer is None:
+        return call_grammar(tool_format, functions, is_single=is_single)
+    return calls_or_answer(tool_format, functions, answer, is_single=is_single)
 
 
 def _checked(tools: Sequence[Tool]) -> list[FunctionDefinition]:

@@ -4,11 +4,12 @@ import secrets
 from dataclasses import dataclass
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.requests import GenerateRequest, ModelCard, TextPrompt
+from tribar.core.requests import GenerateRequest, Grammar, ModelCard, TextPrompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.call import Call
 from tribar.gateway.openai.fields import refuse_unsupported
 from tribar.gateway.openai.shared_fields import GREEDY_BELOW, checked_max_tokens, truncation
+from tribar.gateway.openai.structured_output import json_grammar, regex_grammar
 from tribar.gateway.tgi.fields import (
     MAX_NEW_TOKENS,
     PARAMETER_FIELDS,
@@ -16,7 +17,10 @@ from tribar.gateway.tgi.fields import (
     WHOLE_FIELDS,
     CompatFields,
     GenerateFields,
+    JsonGrammar,
+    JsonSchemaGrammar,
     ParameterFields,
+    RegexGrammar,
 )
 
 
@@ -40,19 +44,19 @@ class TgiCall(Call):
         return self.prefill or self.full_text
 
 
-def generate_call(body: GenerateFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def generate_call(body: GenerateFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /generate``. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, WHOLE_FIELDS)
     return _call(body, card, trace_id, stream=False)
 
 
-def generate_stream_call(body: GenerateFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def generate_stream_call(body: GenerateFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /generate_stream``. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     refuse_unsupported(body, STREAM_FIELDS)
     return _call(body, card, trace_id, stream=True)
 
 
-def compat_call(body: CompatFields, card: ModelCard, *, max_choices: int, trace_id: str) -> TgiCall:
+def compat_call(body: CompatFields, card: ModelCard, *, trace_id: str) -> TgiCall:
     """``POST /``: one of the two. Raises ``InvalidRequest`` or ``Unsupported`` naming the field."""
     return _call(body, card, trace_id, stream=bool(body.stream), is_list=True)
 
@@ -81,10 +85,24 @@ def _call(body: GenerateFields, card: ModelCard, trace_id: str, *, stream: bool,
         max_tokens=max_tokens,
         truncate_prompt=truncation(given.truncate, "parameters.truncate", max_tokens, card),
         stop=tuple(given.stop or ()),
+        grammar=_grammar(given),
         trace_id=trace_id,
     )
     full_text = bool(given.return_full_text)
     return TgiCall((request,), 1, stream, details, prefill, top_n, full_text, is_list, sampling.seed)
+
+
+def _grammar(given: ParameterFields) -> Grammar | None:
+    param = "parameters.grammar"
+    match given.grammar:
+        case JsonGrammar(schema):
+            return json_grammar(schema, param)
+        case JsonSchemaGrammar(named):
+            return json_grammar(named.schema, param)
+        case RegexGrammar(source):
+            return regex_grammar(source, param)
+        case None:
+            return None
 
 
 def _sampling(given: ParameterFields, card: ModelCard) -> SamplingParams:

@@ -4,7 +4,7 @@ Names, defaults and ranges are those of that server's own OpenAPI document, exce
 lower bound of our other routes: dividing logits by less could overflow.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from msgspec import Meta
 from tribar.gateway.openai.fields import Neutral
 from tribar.gateway.openai.shared_fields import MAX_STOPS, StopText
 from tribar.gateway.openai.structs import with_fields
+from tribar.gateway.openai.structured_output import MAX_SOURCE_CHARS, Source
 
 MAX_NEW_TOKENS = 100
 """How long an answer may be where the request does not say."""
@@ -19,13 +20,40 @@ MAX_NEW_TOKENS = 100
 PARAMETER_FIELDS: dict[str, Neutral] = {
     "adapter_id": (),
     "best_of": (1,),
-    "grammar": (),
     "typical_p": (1, 1.0),
     "watermark": (False,),
 }
 
 WHOLE_FIELDS: dict[str, Neutral] = {"stream": (False,)}
 STREAM_FIELDS: dict[str, Neutral] = {"stream": (True,)}
+
+
+SchemaObject = dict[str, Any] | Annotated[str, Meta(max_length=MAX_SOURCE_CHARS)]
+
+
+class JsonGrammar(msgspec.Struct, tag_field="type", tag="json", forbid_unknown_fields=True):
+    """The answer follows a JSON schema, given as an object or as a string."""
+
+    value: SchemaObject
+
+
+class RegexGrammar(msgspec.Struct, tag_field="type", tag="regex", forbid_unknown_fields=True):
+    """The answer matches a regular expression."""
+
+    value: Source
+
+
+class NamedSchema(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A JSON schema; its name has no effect."""
+
+    schema: SchemaObject
+    name: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class JsonSchemaGrammar(msgspec.Struct, tag_field="type", tag="json_schema", forbid_unknown_fields=True):
+    """The answer follows a JSON schema that has a name."""
+
+    value: NamedSchema
 
 
 class ParameterFields(msgspec.Struct, kw_only=True):
@@ -45,6 +73,7 @@ class ParameterFields(msgspec.Struct, kw_only=True):
     details: bool | None = None
     decoder_input_details: bool | None = None
     top_n_tokens: Annotated[int, Meta(ge=0, le=5)] | None = None
+    grammar: JsonGrammar | RegexGrammar | JsonSchemaGrammar | None = None
 
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tribar.core.errors import Unavailable
 from tribar.core.ports import ModelCatalog
-from tribar.gateway.catalog import named_or_only
+from tribar.gateway.catalog import named_or_only, require_ready
 from tribar.gateway.openai.shared_fields import MAX_STOPS
+from tribar.gateway.tgi.problem import unhealthy
 
 
 class TgiInfo:
@@ -39,7 +41,8 @@ class TgiInfo:
 
     async def health(self, _request: Request) -> Response:
         """200 without a body when the model can serve."""
-        if self._catalog.is_ready():
-            return Response(b"")
-        body = orjson.dumps({"error": "unhealthy", "error_type": "healthcheck"})
-        return Response(body, 503, headers={"retry-after": "1"}, media_type="application/json")
+        try:
+            require_ready(self._catalog)
+        except Unavailable as error:
+            return unhealthy(error)
+        return Response(b"")

@@ -1,16 +1,12 @@
 """Errors as text-generation-inference writes them: ``{"error", "error_type"}`` under its own statuses."""
 
-import math
-
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tribar.core.errors import InvalidRequest, Overloaded, RateLimited, TribarError, Unsupported
-from tribar.gateway.problem import as_tribar
-
-_MAX_MESSAGE_CHARS = 2000
+from tribar.gateway.problem import as_tribar, clean, retry_header
 
 _KINDS: tuple[tuple[type[TribarError], int, str], ...] = (
     (InvalidRequest, 422, "validation"),
@@ -32,9 +28,13 @@ def problem(error: Exception) -> Response:
         body = _object(error.detail, "validation")
         return Response(body, error.status_code, headers=error.headers, media_type="application/json")
     ours = as_tribar(error)
-    retry = ours.retry_after_s
-    headers = {} if retry is None else {"retry-after": str(max(1, math.ceil(retry)))}
-    return Response(error_json(ours), _kind(ours)[0], headers=headers, media_type="application/json")
+    return Response(error_json(ours), _kind(ours)[0], headers=retry_header(ours), media_type="application/json")
+
+
+def unhealthy(error: TribarError) -> Response:
+    """The answer of a health check that found ``error``; its status says it to load balancers."""
+    body = _object(error.message, "healthcheck")
+    return Response(body, error.status, headers=retry_header(error), media_type="application/json")
 
 
 class TgiErrors:
@@ -68,5 +68,4 @@ def _kind(error: TribarError) -> tuple[int, str]:
 
 
 def _object(message: str, kind: str) -> bytes:
-    clean = message[:_MAX_MESSAGE_CHARS].encode(errors="replace").decode()
-    return orjson.dumps({"error": clean, "error_type": kind})
+    return orjson.dumps({"error": clean(message), "error_type": kind})

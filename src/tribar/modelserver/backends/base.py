@@ -70,7 +70,7 @@ class Reply(Protocol):
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """A response. More than one, or a final one without outputs, only from decoupled models.
 
-        After the final one, ``send`` and ``fail`` raise ``RuntimeError``.
+        After the final one, ``send`` and ``fail`` raise ``Internal``.
         """
         ...
 

@@ -184,6 +184,8 @@ def _says(where: str, steps: list[str | int | _Act], vocab_size: int) -> list[Sa
             new[0] = Say(new[0].token_id, pause_s + new[0].pause_s, new[0].fault)
             pause_s = 0.0
         says += new
+    if pause_s:
+        raise BadModelFile(f"{where}: a pause_s stands before a token, so it cannot be the last step")
     if any(not 0 <= say.token_id < vocab_size for say in says):
         raise BadModelFile(f"{where}: a token id is outside the vocabulary of {vocab_size}")
     return says

@@ -19,12 +19,12 @@ USER: dict[str, Any] = {"role": "user", "content": "hi"}
 def chat(**fields: Any) -> OpenAiCall:
     raw = msgspec.json.encode({"model": "fake", "messages": [USER]} | fields)
     body = decode(raw, CHAT_DECODER, 64)
-    return chat_call(body, FAKE_CARD, max_choices=32, trace_id="t")
+    return chat_call(body, FAKE_CARD, trace_id="t")
 
 
 def completion(**fields: Any) -> OpenAiCall:
     raw = msgspec.json.encode({"model": "fake", "prompt": "x"} | fields)
-    return completion_call(decode(raw, COMPLETION_DECODER, 64), FAKE_CARD, max_choices=32, trace_id="t")
+    return completion_call(decode(raw, COMPLETION_DECODER, 64), FAKE_CARD, trace_id="t")
 
 
 def chat_prompt(*messages: dict[str, Any], **fields: Any) -> ChatPrompt:

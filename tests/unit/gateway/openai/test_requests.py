@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from tests.unit.gateway.openai.bodies import CHAT_DECODER, USER, chat, chat_prompt, completion
+from tests.unit.gateway.openai.bodies import CHAT_DECODER, COMPLETION_DECODER, USER, chat, chat_prompt, completion
 
 from tribar.core.errors import InvalidRequest, TribarError, Unsupported
 from tribar.core.fake_generator import FAKE_CARD
@@ -15,6 +15,7 @@ from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.json_body import decode
 from tribar.gateway.openai.call import Shows
 from tribar.gateway.openai.chat import chat_call
+from tribar.gateway.openai.completions import n_prompts
 from tribar.gateway.openai.fields import CHAT_FIELDS, COMPLETION_FIELDS
 
 BAD_SHARED: list[tuple[str, list[Any]]] = [
@@ -309,7 +310,6 @@ def test_prompts() -> None:
         [-1],
         [2**63],
         [1] * 65536,
-        ["a"] * 33,
         None,
         1,
     ],
@@ -323,14 +323,16 @@ def test_bad_prompts(prompt: Any) -> None:
     orjson.dumps(caught.value.message)
 
 
-def test_choices_are_bounded() -> None:
-    assert len(completion(prompt=["a"] * 16, n=2).requests) == 16
-    with pytest.raises(InvalidRequest, match="exceed 32 choices"):
-        completion(prompt=["a"] * 17, n=2)
+@pytest.mark.parametrize(
+    ("prompt", "n_found"), [("ab", 1), ([], 1), ([1, 2, 3], 1), (["a"] * 3, 3), ([[1, 2], [3]], 2), ([""], 1)]
+)
+def test_prompts_are_counted(prompt: Any, n_found: int) -> None:
+    body = decode(msgspec.json.encode({"model": "fake", "prompt": prompt}), COMPLETION_DECODER, 64)
+    assert n_prompts(body) == n_found
 
 
 def test_chat_needs_a_template() -> None:
     """BUG-045."""
     body = decode(msgspec.json.encode({"model": "fake", "messages": [USER]}), CHAT_DECODER, 64)
     with pytest.raises(InvalidRequest, match="no chat template"):
-        chat_call(body, replace(FAKE_CARD, has_chat_template=False), max_choices=1, trace_id="")
+        chat_call(body, replace(FAKE_CARD, has_chat_template=False), trace_id="")

@@ -30,7 +30,7 @@ def named(name: str) -> dict[str, Any]:
 
 def chat(card: ModelCard = CARD, **fields: Any) -> OpenAiCall:
     body = {"model": "fake", "messages": [{"role": "user", "content": "hi"}]} | fields
-    return chat_call(decode(msgspec.json.encode(body), DECODER, 64), card, max_choices=8, trace_id="t")
+    return chat_call(decode(msgspec.json.encode(body), DECODER, 64), card, trace_id="t")
 
 
 def prompt_of(call: OpenAiCall) -> ChatPrompt:
@@ -162,12 +162,49 @@ def test_the_thinking_of_earlier_turns() -> None:
 FORMAT = {"type": "json_object"}
 
 
-def test_tools_and_a_format_that_contradict_each_other() -> None:
+@pytest.mark.parametrize("choice", [None, "auto"])
+def test_tools_beside_a_format(choice: str | None) -> None:
+    """One grammar of both, and no thinking in front of it."""
+    call = chat(tools=[tool("a"), tool("b")], tool_choice=choice, response_format=FORMAT)
+    names = frozenset({"a", "b"})
+    assert call.reading == Reading("hermes", names, MAX_TOOLS, "", is_calls_or_answer=True)
+    assert prompt_of(call) == prompt_of(chat(tools=[tool("a"), tool("b")]))
+    grammar = call.requests[0].grammar
+    assert grammar is not None
+    assert (grammar.kind, grammar.param) == (GrammarKind.LARK, "response_format")
+    one = chat(tools=[tool("a"), tool("b")], response_format=FORMAT, parallel_tool_calls=False)
+    assert one.reading.max_calls == 1
+    assert ["call)*" in made.source for made in (grammar, one.requests[0].grammar or grammar)] == [True, False]
+
+
+@pytest.mark.parametrize("fields", [{"tools": [tool()], "tool_choice": "none"}, {"tools": []}])
+def test_without_a_call_to_make_the_format_is_all(fields: dict[str, Any]) -> None:
+    assert chat(**fields, response_format=FORMAT) == chat(response_format=FORMAT)
+
+
+@pytest.mark.parametrize("source", ['start: "a"', 'root ::= "a"'])
+@pytest.mark.parametrize("fields", [{"guided_grammar": None}, {"structured_outputs": {"grammar": None}}])
+def test_grammars_cannot_be_joined_with_calls(source: str, fields: dict[str, Any]) -> None:
     """Law 4: neither is dropped silently."""
-    with pytest.raises(Unsupported, match="tools and response_format together") as refused:
-        chat(tools=[tool()], response_format=FORMAT)
-    assert refused.value.param == "response_format"
-    assert chat(tools=[tool()], tool_choice="none", response_format=FORMAT).requests[0].grammar is not None
+    given: dict[str, Any] = {n: source if value is None else {"grammar": source} for n, value in fields.items()}
+    with pytest.raises(Unsupported, match="together are not supported") as refused:
+        chat(tools=[tool()], **given)
+    assert refused.value.param in {"guided_grammar", "structured_outputs.grammar"}
+    assert chat(tools=[tool()], tool_choice="none", **given).requests[0].grammar is not None
+
+
+@pytest.mark.parametrize("schema", ["{", "[1]", "12", "false", '{"x-guidance": 1}'])
+def test_a_schema_that_cannot_be_joined_is_named(schema: str) -> None:
+    with pytest.raises(InvalidRequest, match="schema is not") as refused:
+        chat(tools=[tool()], guided_json=schema)
+    assert refused.value.param == "guided_json"
+
+
+@pytest.mark.parametrize("choice", ["required", named("add")])
+def test_a_demanded_call_leaves_no_room_for_a_format(choice: Any) -> None:
+    with pytest.raises(InvalidRequest, match="cannot follow response_format") as refused:
+        chat(tools=[tool()], tool_choice=choice, response_format=FORMAT)
+    assert refused.value.param == "tool_choice"
 
 
 def test_what_follows_a_grammar_is_content() -> None:

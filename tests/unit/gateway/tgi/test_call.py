@@ -8,7 +8,7 @@ import pytest
 
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.fake_generator import FAKE_CARD
-from tribar.core.requests import TextPrompt
+from tribar.core.requests import Grammar, GrammarKind, TextPrompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.json_body import decode
 from tribar.gateway.tgi.call import TgiCall, compat_call, generate_call, generate_stream_call
@@ -23,7 +23,7 @@ MAKERS: dict[Any, Any] = {
 
 def call(make: Any = generate_call, card: Any = FAKE_CARD, /, **fields: Any) -> TgiCall:
     raw = msgspec.json.encode({"inputs": "x"} | fields)
-    made = make(decode(raw, msgspec.json.Decoder(MAKERS[make]), 64), card, max_choices=1, trace_id="t")
+    made = make(decode(raw, msgspec.json.Decoder(MAKERS[make]), 64), card, trace_id="t")
     assert isinstance(made, TgiCall)
     return made
 
@@ -44,6 +44,9 @@ BAD: list[tuple[str, list[Any]]] = [
     ("truncate", [0, -1, 65536]),
     ("top_n_tokens", [-1, 6]),
     ("details", [1]),
+    ("grammar", ["json", {}, {"type": "lark", "value": "a"}, {"type": "json"}, {"type": "json", "value": True}]),
+    ("grammar", [{"type": "json", "value": {}, "x": 1}, {"type": "json_schema", "value": {"type": "object"}}]),
+    ("grammar", [{"type": "regex", "value": ""}, {"type": "regex", "value": {}}, {"value": "a"}]),
     ("nonsense", [1]),
 ]
 
@@ -53,7 +56,7 @@ def test_bad_values_are_refused_by_name(field: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(InvalidRequest) as caught:
             with_parameters(**{field: value})
-        assert (caught.value.param or "").split("[")[0] == f"parameters.{field}", value
+        assert ".".join((caught.value.param or "").split("[")[0].split(".")[:2]) == f"parameters.{field}", value
 
 
 def test_table_of_neutral_parameters() -> None:
@@ -66,6 +69,27 @@ def test_table_of_neutral_parameters() -> None:
             with pytest.raises(Unsupported) as caught:
                 with_parameters(**{name: value})
             assert caught.value.param == f"parameters.{name}"
+
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "number"}}}
+SOURCE = '{"type":"object","properties":{"x":{"type":"number"}}}'
+JSON = GrammarKind.JSON_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "source"),
+    [
+        ({"type": "json", "value": SCHEMA}, JSON, SOURCE),
+        ({"type": "json", "value": SOURCE}, JSON, SOURCE),
+        ({"type": "json_schema", "value": {"name": "point", "schema": SCHEMA}}, JSON, SOURCE),
+        ({"type": "json_schema", "value": {"schema": SOURCE}}, JSON, SOURCE),
+        ({"type": "regex", "value": "[0-9]+"}, GrammarKind.REGEX, "[0-9]+"),
+    ],
+)
+@pytest.mark.parametrize("make", MAKERS)
+def test_grammars(make: Any, given: dict[str, Any], kind: GrammarKind, source: str) -> None:
+    found = call(make, parameters={"grammar": given}).requests[0].grammar
+    assert found == Grammar(kind, source, "parameters.grammar")
 
 
 def test_defaults() -> None:

@@ -5,7 +5,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from tribar.core.errors import Internal, InvalidRequest, Overloaded, TooLarge, TribarError, Unavailable, Unsupported
-from tribar.gateway.tgi.problem import error_json, problem
+from tribar.gateway.tgi.problem import error_json, problem, unhealthy
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,10 @@ def test_errors_of_the_http_layer_keep_their_status() -> None:
 
 def test_hostile_text_still_encodes() -> None:
     assert len(orjson.loads(problem(Overloaded("\ud800" + "x" * 10**6)).body)["error"]) == 2000
+
+
+def test_a_health_check_that_fails() -> None:
+    """503 and not 429: load balancers look at nothing else."""
+    response = unhealthy(Unavailable("x", retry_after_s=1))
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert orjson.loads(response.body) == {"error": "x", "error_type": "healthcheck"}

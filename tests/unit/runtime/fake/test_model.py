@@ -134,6 +134,8 @@ def test_the_registered_runner_reads_the_file(tmp_path: Path) -> None:
         ({"default": [{"fault": "explode"}]}, "default: a step object"),
         ({"default": [{"fault": "nan", "pause_s": 1}]}, "default: a step object"),
         ({"default": [{"pause_s": -1}]}, "pause_s"),
+        ({"default": ["a", {"pause_s": 1}]}, "default: a pause_s stands before a token"),
+        ({"default": [{"repeat": 2, "steps": ["a", {"pause_s": 1}]}, "b"]}, "default: a pause_s stands before a token"),
         ({"default": [{"repeat": 1048576, "steps": ["ab"]}]}, "default: repeats more than"),
         ({"replies": [{"match": "a", "steps": [-1]}]}, r"replies\[0\]: a token id"),
         ({"replies": [{"steps": []}]}, "match"),

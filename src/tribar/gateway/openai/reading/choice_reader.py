@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tribar.core.requests import Delta, Finish, FinishReason
+from tribar.gateway.openai.reading.calls_or_answer import CallsOrAnswerParser
 from tribar.gateway.openai.reading.formats import TOOL_FORMATS
-from tribar.gateway.openai.reading.pieces import AnswerParser, CallEnd, CallStart, Content, Piece
+from tribar.gateway.openai.reading.only_calls import OnlyCallsParser
+from tribar.gateway.openai.reading.pieces import AnswerParser, CallEnd, CallStart, Piece
 from tribar.gateway.openai.reading.plain import PlainParser
 from tribar.gateway.openai.reading.thinking import ThinkingTokens, ThinkParser
 
@@ -15,8 +17,8 @@ class Reading:
     """What the text of an answer may hold beside content; by default nothing.
 
     ``tool_format`` is a key of ``TOOL_FORMATS`` or empty, ``reasoning_format`` is ``think`` or empty. Calls beyond
-    ``max_calls`` are dropped. ``has_only_calls``: the answer was held to calls, so what is left over when its length
-    ends it is the beginning of one, and no content.
+    ``max_calls`` are dropped. ``has_only_calls``: the answer was held to calls. ``is_calls_or_answer``: it was held to
+    calls or, in their place, to something else, as ``calls_or_answer`` writes the grammar.
     """
 
     tool_format: str = ""
@@ -24,6 +26,7 @@ class Reading:
     max_calls: int = 0
     reasoning_format: str = ""
     has_only_calls: bool = False
+    is_calls_or_answer: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -34,7 +37,12 @@ class Reading:
         """A fresh parser. ``is_thinking``: the prompt has begun the thinking."""
         answer: AnswerParser = PlainParser()
         if self.tool_format:
-            answer = TOOL_FORMATS[self.tool_format].make_parser(self.tool_names, self.max_calls)
+            tool_format = TOOL_FORMATS[self.tool_format]
+            answer = tool_format.make_parser(self.tool_names, self.max_calls)
+            if self.has_only_calls or self.is_calls_or_answer:
+                answer = OnlyCallsParser(answer)
+            if self.is_calls_or_answer:
+                answer = CallsOrAnswerParser(answer, ["".join(tool_format.head(name)) for name in self.tool_names])
         return ThinkParser(answer, is_open=is_thinking) if self.reasoning_format else answer
 
 
@@ -44,7 +52,6 @@ class ChoiceReader:
     def __init__(self, reading: Reading, token_bytes: Sequence[bytes], *, is_thinking: bool = False) -> None:
         self._parser = reading.parser(is_thinking=is_thinking)
         self._thinking = ThinkingTokens(token_bytes, is_open=is_thinking) if reading.reasoning_format else None
-        self._has_only_calls = reading.has_only_calls
         self._n_started = self._n_ended = 0
 
     @property
@@ -59,8 +66,6 @@ class ChoiceReader:
         pieces = self._parser.push(delta.text)
         if delta.finish is not None:
             pieces += self._parser.finish()
-        if self._has_only_calls:
-            pieces = [piece for piece in pieces if not isinstance(piece, Content)]
         for piece in pieces:
             self._n_started += isinstance(piece, CallStart)
             self._n_ended += isinstance(piece, CallEnd)

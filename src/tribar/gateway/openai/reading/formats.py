@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from tribar.gateway.openai.reading import hermes, llama3
 from tribar.gateway.openai.reading.pieces import AnswerParser
 
@@ -17,8 +19,17 @@ class ToolFormat:
     separator: str
     argument_key: str
 
+    def head(self, name: str) -> list[str]:
+        """How a grammar lets a call of ``name`` begin, up to its arguments; cut where tokens of JSON end."""
+        return [f"{self.before}{{", '"name"', ": ", quoted(name), ", ", quoted(self.argument_key), ": "]
+
 
 TOOL_FORMATS: dict[str, ToolFormat] = {
     "hermes": ToolFormat(hermes.HermesParser, f"{hermes.OPEN}\n", f"\n{hermes.CLOSE}", "\n", "arguments"),
     "llama3": ToolFormat(llama3.Llama3Parser, "", "", "; ", "parameters"),
 }
+
+
+def quoted(text: str) -> str:
+    """``text`` as a string of JSON, and so of Lark."""
+    return msgspec.json.encode(text).decode()

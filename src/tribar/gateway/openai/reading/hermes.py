@@ -5,6 +5,7 @@ around and between.
 """
 
 from tribar.gateway.openai.reading.call_object import CallObject
+from tribar.gateway.openai.reading.call_reader import CallReader
 from tribar.gateway.openai.reading.pieces import WHITESPACE, Piece, PieceList, n_held
 
 OPEN = "<tool_call>"
@@ -24,8 +25,7 @@ class HermesParser:
     def __init__(self, names: frozenset[str], max_calls: int) -> None:
         self._pieces = PieceList(max_calls)
         self._buffer = ""
-        self._call: CallObject | None = None
-        self._unsure: list[str] = []
+        self._call: CallReader | None = None
         self._is_closing = False
 
     def push(self, text: str) -> list[Piece]:
@@ -37,8 +37,10 @@ class HermesParser:
 
     def finish(self) -> list[Piece]:
         """See ``AnswerParser``."""
+        if self._call is not None:
+            self._call.finish()
         if not self._is_closing:
-            self._pieces.content("".join(self._unsure) + self._buffer)
+            self._pieces.content(self._buffer)
         self._pieces.finish()
         return self._pieces.take()
 
@@ -51,31 +53,18 @@ class HermesParser:
         before, found, after = self._buffer.partition(OPEN)
         if found:
             self._pieces.content(before)
-            self._buffer, self._unsure = after, [OPEN]
-            self._call = CallObject(_ARGUMENT_KEYS)
+            self._buffer = after
+            self._call = CallReader(CallObject(_ARGUMENT_KEYS), OPEN, self._pieces)
             return True
         n_content = len(before) - n_held(before, OPEN)
         self._pieces.content(before[:n_content])
         self._buffer = before[n_content:]
         return False
 
-    def _read_call(self, call: CallObject) -> bool:
-        had_begun = call.name is not None
-        n_read = call.push(self._buffer)
-        read, self._buffer = self._buffer[:n_read], self._buffer[n_read:]
-        if call.name is None:
-            self._unsure.append(read)
-            if call.is_over:
-                self._pieces.content("".join(self._unsure))
-                self._call, self._unsure = None, []
-            return call.is_over
-        if not had_begun:
-            self._unsure = []
-            self._pieces.start_call(call.name)
-        self._pieces.arguments(call.take_arguments())
+    def _read_call(self, call: CallReader) -> bool:
+        self._buffer = call.read(self._buffer)
         if call.is_over:
-            self._pieces.end_call()
-            self._call, self._is_closing = None, True
+            self._call, self._is_closing = None, call.has_begun
         return call.is_over
 
     def _read_close(self) -> bool:

@@ -5,6 +5,7 @@ a semicolon.
 """
 
 from tribar.gateway.openai.reading.call_object import CallObject
+from tribar.gateway.openai.reading.call_reader import CallReader
 from tribar.gateway.openai.reading.pieces import WHITESPACE, Piece, PieceList
 
 TAG = "<|python_tag|>"
@@ -23,8 +24,8 @@ class Llama3Parser:
         self._names = names
         self._pieces = PieceList(max_calls)
         self._buffer = ""
-        self._call: CallObject | None = None
-        self._unsure: list[str] = []
+        self._mark = ""
+        self._call: CallReader | None = None
         self._has_called = False
         self._is_content = False
 
@@ -37,7 +38,9 @@ class Llama3Parser:
 
     def finish(self) -> list[Piece]:
         """See ``AnswerParser``."""
-        self._pieces.content("".join(self._unsure) + self._buffer)
+        if self._call is not None:
+            self._call.finish()
+        self._pieces.content(self._mark + self._buffer)
         self._pieces.finish()
         return self._pieces.take()
 
@@ -51,39 +54,24 @@ class Llama3Parser:
 
     def _look_for_call(self) -> bool:
         rest = self._buffer.lstrip(WHITESPACE + ";" if self._has_called else WHITESPACE)
-        if not self._unsure and not self._has_called:
+        if not self._mark and not self._has_called:
             self._pieces.content(self._buffer[: len(self._buffer) - len(rest)])
         self._buffer = rest
-        if not self._unsure and rest.startswith(TAG):
-            self._buffer, self._unsure = rest[len(TAG) :], [TAG]
+        if not self._mark and rest.startswith(TAG):
+            self._buffer, self._mark = rest[len(TAG) :], TAG
             return True
-        if not self._unsure and TAG.startswith(rest):
+        if not self._mark and TAG.startswith(rest):
             return False
         if rest.startswith("{"):
-            self._call = CallObject(_ARGUMENT_KEYS, self._names)
+            self._call = CallReader(CallObject(_ARGUMENT_KEYS, self._names), self._mark, self._pieces)
+            self._mark = ""
         elif rest:
-            self._be_content()
+            self._pieces.content(self._mark)
+            self._mark, self._is_content = "", True
         return bool(rest)
 
-    def _read_call(self, call: CallObject) -> bool:
-        had_begun = call.name is not None
-        n_read = call.push(self._buffer)
-        read, self._buffer = self._buffer[:n_read], self._buffer[n_read:]
-        if call.name is None:
-            self._unsure.append(read)
-            if call.is_over:
-                self._be_content()
-            return call.is_over
-        if not had_begun:
-            self._unsure = []
-            self._has_called = True
-            self._pieces.start_call(call.name)
-        self._pieces.arguments(call.take_arguments())
+    def _read_call(self, call: CallReader) -> bool:
+        self._buffer = call.read(self._buffer)
         if call.is_over:
-            self._pieces.end_call()
-            self._call = None
+            self._call, self._has_called, self._is_content = None, call.has_begun, not call.has_begun
         return call.is_over
-
-    def _be_content(self) -> None:
-        self._pieces.content("".join(self._unsure))
-        self._unsure, self._call, self._is_content = [], None, True

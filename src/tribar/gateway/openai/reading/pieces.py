@@ -60,6 +60,26 @@ class AnswerParser(Protocol):
         ...
 
 
+class HeldSpace:
+    """Whitespace that is held back until it is known what follows. However it arrives, it is looked at once."""
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+
+    def split(self, text: str) -> tuple[str, str]:
+        """The whitespace that was held, and ``text`` without what is held from now on; both empty where that is all."""
+        kept = text.rstrip(WHITESPACE)
+        held = self.take() if kept else ""
+        self._held.append(text[len(kept) :])
+        return held, kept
+
+    def take(self) -> str:
+        """What is held, and hold nothing any more."""
+        held = "".join(self._held)
+        self._held.clear()
+        return held
+
+
 class PieceList:
     """Gathers pieces: joins neighbours, numbers calls, and drops what is beyond ``max_calls``.
 
@@ -71,20 +91,17 @@ class PieceList:
         self._max_calls = max_calls
         self._n_calls = 0
         self._has_content = False
-        self._space = ""
+        self._space = HeldSpace()
         self._pieces: list[Piece] = []
 
     def content(self, text: str) -> None:
         """Text outside of calls."""
-        kept = text.rstrip(WHITESPACE)
+        space, kept = self._space.split(text)
         if not kept:
-            self._space += text
             return
         follows_call_only = self._n_calls > 0 and not self._has_content
-        shown = kept.lstrip(WHITESPACE) if follows_call_only else self._space + kept
-        self._space = text[len(kept) :]
         self._has_content = True
-        self._add_content(shown)
+        self._add_content(kept.lstrip(WHITESPACE) if follows_call_only else space + kept)
 
     def start_call(self, name: str) -> None:
         """A call begins."""
@@ -109,8 +126,9 @@ class PieceList:
 
     def finish(self) -> None:
         """Nothing follows."""
-        if self._space and not self._n_calls:
-            self._add_content(self._space)
+        space = self._space.take()
+        if space and not self._n_calls:
+            self._add_content(space)
 
     def take(self) -> list[Piece]:
         """The pieces since the last time."""

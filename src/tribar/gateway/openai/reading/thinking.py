@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
-from tribar.gateway.openai.reading.pieces import WHITESPACE, AnswerParser, Piece, Reasoning, n_held
+from tribar.gateway.openai.reading.pieces import WHITESPACE, AnswerParser, HeldSpace, Piece, Reasoning, n_held
 
 OPEN = "<think>"
 CLOSE = "</think>"
@@ -29,7 +29,8 @@ class ThinkParser:
     def __init__(self, answer: AnswerParser, *, is_open: bool) -> None:
         self._answer = answer
         self._buffer = ""
-        self._space = ""
+        self._lead: list[str] = []
+        self._space = HeldSpace()
         self._has_thought = False
         self._at = _At.THINKING if is_open else _At.START
         self._steps: dict[_At, Callable[[], tuple[list[Piece], bool]]] = {
@@ -54,16 +55,21 @@ class ThinkParser:
         rest, self._buffer = self._buffer, ""
         if self._at is _At.THINKING:
             return [*self._thought(rest), *self._answer.finish()]
+        if self._at is _At.START:
+            rest = "".join([*self._lead, rest])
         return [*self._answer.push(rest), *self._answer.finish()]
 
     def _read_start(self) -> tuple[list[Piece], bool]:
+        """Whitespace in front is set aside, to be looked at once: it belongs to an answer without thinking."""
         text = self._buffer.lstrip(WHITESPACE)
+        self._lead.append(self._buffer[: len(self._buffer) - len(text)])
+        self._buffer = text
         if text.startswith(OPEN):
             self._buffer, self._at = text[len(OPEN) :], _At.THINKING
         elif OPEN.startswith(text):
             return [], False
         else:
-            self._at = _At.ANSWER
+            self._buffer, self._at = "".join([*self._lead, text]), _At.ANSWER
         return [], True
 
     def _read_thinking(self) -> tuple[list[Piece], bool]:
@@ -77,12 +83,10 @@ class ThinkParser:
 
     def _thought(self, text: str) -> list[Piece]:
         """Whitespace is held back until more thinking follows it."""
-        kept = text.rstrip(WHITESPACE)
+        space, kept = self._space.split(text)
         if not kept:
-            self._space += text
             return []
-        shown = self._space + kept if self._has_thought else kept.lstrip(WHITESPACE)
-        self._space = text[len(kept) :]
+        shown = space + kept if self._has_thought else kept.lstrip(WHITESPACE)
         self._has_thought = True
         return [Reasoning(shown)]
 
@@ -127,9 +131,9 @@ class ThinkingTokens:
         self._n_seen += 1
         self._tail += data
         if not self._is_open:
-            head = self._tail.lstrip()
-            self._is_open = head.startswith(OPEN.encode())
-            self._is_over = not self._is_open and not OPEN.encode().startswith(head)
+            self._tail = self._tail.lstrip()
+            self._is_open = self._tail.startswith(OPEN.encode())
+            self._is_over = not self._is_open and not OPEN.encode().startswith(self._tail)
         if self._is_open:
             self.n_tokens = self._n_seen
             self._is_over = CLOSE.encode() in self._tail

@@ -18,3 +18,10 @@ def test_the_beginning_of_a_demanded_call_is_no_content(has_only_calls: bool, be
     pieces = reader.read(Delta(before + '<tool_call>\n{"na', finish=CUT))
     assert any(isinstance(piece, Content) for piece in pieces) is not has_only_calls
     assert reader.finish_reason(CUT) == ("tool_calls" if before else "length")
+
+
+def test_after_a_call_beside_an_answer_there_are_only_calls() -> None:
+    reader = ChoiceReader(Reading("hermes", frozenset({"f"}), 8, is_calls_or_answer=True), ())
+    pieces = reader.read(Delta(CALL + "\n<too", finish=CUT))
+    assert not any(isinstance(piece, Content) for piece in pieces)
+    assert reader.finish_reason(CUT) == "tool_calls"

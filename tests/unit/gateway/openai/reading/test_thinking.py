@@ -1,5 +1,6 @@
 """Thinking, told apart from the answer."""
 
+import time
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ CASES: dict[str, tuple[str, list[Any]]] = {
         ["Reasoning: a", ("f", "{}", True)],
     ),
     "nothing": ("", []),
+    "nothing but whitespace": (" \n\t ", ["Content:  \n\t "]),
+    "whitespace and half a mark": (" \n<thi", ["Content:  \n<thi"]),
+    "whitespace, half a mark, an answer": (" \n<this", ["Content:  \n<this"]),
 }
 
 
@@ -90,3 +94,17 @@ def test_whether_a_prompt_opens_the_block() -> None:
     assert not opens("")
     assert not opens_thinking(None, BYTE_TOKENS)
     assert not opens_thinking([1], [])
+
+
+def test_whitespace_is_looked_at_once() -> None:
+    """A model in a rut: linear work takes a fraction of a second."""
+    n_tokens, token_bytes = 100_000, [b"\n"]
+    started_s = time.process_time()
+    for is_open in (False, True):
+        parser, counter = READING.parser(is_thinking=is_open), ThinkingTokens(token_bytes, is_open=is_open)
+        for _ in range(n_tokens):
+            assert parser.push("\n") == []
+            counter.push([0])
+        assert parse(parser, []) == ([] if is_open else ["Content: " + "\n" * n_tokens])
+        assert counter.n_tokens == (n_tokens if is_open else 0)
+    assert time.process_time() - started_s < 10
