@@ -4,7 +4,6 @@ A script's first request occupies the model's one instance for so long that all 
 it ends; so the outcome depends on the scheduler alone and not on how fast the machine is.
 """
 
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -106,12 +105,12 @@ def play_script(script: Script, addresses: Addresses) -> Answer:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         before = statistics(stub, script.model)
         outcomes = arrive(stub, script)
-        after = statistics(stub, script.model)
+        added = settled(stub, script.model, before, sum(outcome["code"] == "OK" for outcome in outcomes))
     first = min((outcome["turn"] for outcome in outcomes if "turn" in outcome), default=0)
     for outcome in outcomes:
         if "turn" in outcome:
             outcome["turn"] -= first
-    return {"statistics": difference(before, after), "outcomes": outcomes}
+    return {"statistics": added, "outcomes": outcomes}
 
 
 def arrive(stub: Any, script: Script) -> list[Answer]:
@@ -123,7 +122,7 @@ def arrive(stub: Any, script: Script) -> list[Answer]:
         pause.wait(max(0.0, start + arrival.at_ms / 1000 - time.monotonic()))
         sent.append(stub.ModelInfer.future(request_of(script.model, arrival), timeout=TIMEOUT_S))
     outcomes = [(arrival.at_ms, outcome(call)) for arrival, call in zip(script.arrivals, sent, strict=True)]
-    return [told for _, told in sorted(outcomes, key=lambda pair: (pair[0], json.dumps(pair[1])))]
+    return [told for _, told in sorted(outcomes, key=lambda pair: (pair[0], pair[1]["code"], pair[1].get("turn", 0)))]
 
 
 def request_of(model: str, arrival: Arrival) -> Any:
@@ -143,6 +142,18 @@ def outcome(call: Any) -> Answer:
         for output, raw in zip(response.outputs, response.raw_output_contents, strict=True)
     }
     return {"code": "OK", "together": values["SIZE"], "turn": values["TURN"]}
+
+
+def settled(stub: Any, model: str, before: Mapping[str, int], n_answered: int) -> dict[str, int]:
+    """What was added, once it counts all the answers: a server may answer first and count then."""
+    end = time.monotonic() + TIMEOUT_S
+    previous: dict[str, int] = {}
+    while True:
+        added = difference(before, statistics(stub, model))
+        if (added == previous and added.get("success", 0) == n_answered) or time.monotonic() > end:
+            return added
+        previous = added
+        threading.Event().wait(0.02)
 
 
 def statistics(stub: Any, model: str) -> dict[str, int]:

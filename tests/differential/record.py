@@ -1,8 +1,8 @@
 """Records a real Triton's answers: ``python -m tests.differential.record --start start.sh [SUBJECT...]``.
 
 ``--start`` names a script that starts a tritonserver on the addresses, given the repository and flags; without it, one
-must be running there with the flags that ``flags()`` gives. ``--cache-directory`` holds the server's cache libraries, which
-the case of the response cache needs. With ``--check`` nothing is written: what is answered otherwise than recorded is told.
+must be running there with the flags that ``flags()`` gives. ``--cache-directory`` holds the server's cache libraries,
+for the case of the response cache. With ``--check`` nothing is written, but told what is answered otherwise.
 """
 
 import argparse
