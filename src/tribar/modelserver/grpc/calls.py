@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from tribar.core.errors import Internal, TribarError, Unauthenticated
-from tribar.modelserver.grpc.wire import unreadable
+from tribar.modelserver.grpc.wire import serialised, unreadable
 
 _log = logging.getLogger(__name__)
 
@@ -61,9 +61,7 @@ class Calls:
             except DecodeError:
                 raise unreadable() from None
             answered = answer(request)
-            message: Message = await answered if isawaitable(answered) else answered
-            serialised: bytes = message.SerializeToString()
-            return serialised
+            return serialised(await answered if isawaitable(answered) else answered)
 
         return self.unary(handle)
 

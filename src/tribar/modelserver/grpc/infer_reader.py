@@ -93,14 +93,14 @@ class InferReader:
                 if item.HasField("contents"):
                     text = f"unexpected 'content' provided when using shared memory for input tensor '{name}'"
                     raise InvalidRequest(f"{text} for model '{model}'", param=name)
-                inputs.append(_binary(model, name, datatype, shape, await span.read()))
+                inputs.append(_binary(message, name, datatype, shape, await span.read()))
             elif n_raw:
                 if item.HasField("contents"):
                     text = f"contents field must not be specified when using raw_input_contents for '{name}'"
                     raise InvalidRequest(f"{text} for model '{model}'", param=name)
                 if n_used == n_raw:
                     raise _no_data(model, name)
-                inputs.append(_binary(model, name, datatype, shape, raw_contents[n_used]))
+                inputs.append(_binary(message, name, datatype, shape, raw_contents[n_used]))
                 n_used += 1
             elif item.HasField("contents"):
                 inputs.append(tensor_of(model, name, datatype, _checked(model, name, shape), item.contents))
@@ -145,13 +145,16 @@ class InferReader:
 def _binary(model: str, name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview) -> Tensor:
     element_size = datatype.element_size
     if element_size is not None and len(content) != (expected := math.prod(shape) * element_size):
-        _checked(model, name, shape)
-        text = f"input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}"
-        raise InvalidRequest(f"{text}, got {len(content)}", param=name)
+        _checked(message.model_name, name, shape)
+        text = (
+            f"[request id: {message.id or '<id_unknown>'}] input byte size mismatch for input '{name}' for model "
+            f"'{message.model_name}'. Expected {expected}, got {len(content)}"
+        )
+        raise InvalidRequest(text, param=name)
     try:
         return tensor_from_bytes(name, datatype, shape, content)
     except (ValueError, OverflowError):
-        raise _impossible(model, name, shape) from None
+        raise _impossible(message.model_name, name, shape) from None
 
 
 def _checked(model: str, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
 from tribar.modelserver.classification import classify
 from tribar.modelserver.grpc.infer_reader import InferCall
 from tribar.modelserver.grpc.parameters import to_message, to_messages
-from tribar.modelserver.grpc.wire import Buffer, join, key, length_delimited, varint
+from tribar.modelserver.grpc.wire import Buffer, join, key, length_delimited, serialised, varint
 from tribar.modelserver.signature import Signature
 
 FINAL_RESPONSE: Final = "triton_final_response"
@@ -37,11 +37,12 @@ class InferWriter:
         if response.id:
             parts += length_delimited(_ID, response.id.encode())
         if response.parameters:
-            parts.append(ModelInferResponse(parameters=to_messages(response.parameters)).SerializeToString())
-        for tensor in response.outputs:
-            wanted = call.wanted.get(tensor.name) if call.wanted is not None else None
+            parts.append(serialised(ModelInferResponse(parameters=to_messages(response.parameters))))
+        for made in response.outputs:
+            wanted = call.wanted.get(made.name) if call.wanted is not None else None
+            tensor = made
             if wanted is not None and wanted.n_classes:
-                tensor = self._classes(tensor, wanted.n_classes, response)
+                tensor = self._classes(made, wanted.n_classes, response)
             content: Buffer = tensor_to_bytes(tensor)
             if wanted is not None and wanted.span is not None:
                 await wanted.span.write(tensor.name, content)
@@ -70,7 +71,7 @@ def error_in_stream(error: TribarError, id: str, model: str = "", *, is_final: b
     if is_final is not None:
         message.infer_response.model_name = model
         message.infer_response.parameters[FINAL_RESPONSE].bool_param = is_final
-    return message.SerializeToString()
+    return serialised(message)
 
 
 def empty_final(response: InferResponse) -> bytes:
@@ -79,20 +80,20 @@ def empty_final(response: InferResponse) -> bytes:
     message.infer_response.model_name = response.model_name
     message.infer_response.id = response.id
     message.infer_response.parameters[FINAL_RESPONSE].bool_param = True
-    return message.SerializeToString()
+    return serialised(message)
 
 
 @lru_cache(1024)
 def _model(name: str, version: str) -> bytes:
-    return ModelInferResponse(model_name=name, model_version=version).SerializeToString()
+    return serialised(ModelInferResponse(model_name=name, model_version=version))
 
 
 @lru_cache(4096)
 def _output(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     output = ModelInferResponse.InferOutputTensor(name=name, datatype=datatype, shape=shape)
-    return ModelInferResponse(outputs=[output]).SerializeToString()
+    return serialised(ModelInferResponse(outputs=[output]))
 
 
 @lru_cache(2)
 def _final(*, is_final: bool) -> bytes:
-    return ModelInferResponse(parameters={FINAL_RESPONSE: to_message(is_final)}).SerializeToString()
+    return serialised(ModelInferResponse(parameters={FINAL_RESPONSE: to_message(is_final)}))

@@ -7,6 +7,8 @@ another one of its kind reads as both merged.
 from collections.abc import Sequence
 from typing import Final
 
+from google.protobuf.message import Message
+
 from tribar.core.errors import InvalidRequest
 
 Buffer = bytes | memoryview
@@ -72,6 +74,12 @@ def split_field(message: bytes, number: int) -> tuple[bytes, list[memoryview]]:
 def join(parts: Sequence[Buffer]) -> bytes:
     """One copy of everything."""
     return b"".join(parts)
+
+
+def serialised(message: Message) -> bytes:
+    """The whole message."""
+    content: bytes = message.SerializeToString()
+    return content
 
 
 def unreadable() -> InvalidRequest:
