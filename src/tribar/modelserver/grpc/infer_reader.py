@@ -142,7 +142,9 @@ class InferReader:
         return self._shared_memory.span(region, byte_size=byte_size, offset=offset or 0)
 
 
-def _binary(model: str, name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview) -> Tensor:
+def _binary(
+    message: ModelInferRequest, name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview
+) -> Tensor:
     element_size = datatype.element_size
     if element_size is not None and len(content) != (expected := math.prod(shape) * element_size):
         _checked(message.model_name, name, shape)
