@@ -37,7 +37,10 @@ class FakeModel:
 
 
 class FakeService:
-    """Answers at once. What it was asked is in ``requests``, ``loads`` and ``unloads``; ``n_cancelled`` gave up."""
+    """Answers at once. What it was asked is in ``requests``, ``loads`` and ``unloads``; ``n_cancelled`` gave up.
+
+    ``was_asked`` is set with the first request.
+    """
 
     def __init__(self, models: Mapping[str, FakeModel]) -> None:
         self.models = dict(models)
@@ -45,6 +48,7 @@ class FakeService:
         self.loads: list[tuple[str, Mapping[str, LoadParameter]]] = []
         self.unloads: list[tuple[str, bool]] = []
         self.n_cancelled = 0
+        self.was_asked = asyncio.Event()
         self.keeps_requests = True
 
     def is_live(self) -> bool:
@@ -117,6 +121,7 @@ class FakeService:
         self.models.pop(name, None)
 
     async def _begin(self, model: FakeModel, request: InferRequest) -> None:
+        self.was_asked.set()
         if self.keeps_requests:
             self.requests.append(request)
         if model.gate is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.unit.modelserver.http.front_rig import Answer, Front, signature
 from tribar.core.errors import Internal, TribarError, Unavailable
 from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.fake_service import FakeModel
+from tribar.modelserver.signature import TensorSpec
 
 PATH = "/v2/models/m/"
 
@@ -25,10 +27,7 @@ def text(value: str) -> list[Tensor]:
 def plain(**options: Any) -> Front:
     inputs = {"text": DataType.BYTES, "count": DataType.INT32, "weights": DataType.FP32, "half": DataType.FP16}
     found = signature("m", inputs, max_batch_size=0)
-    specs = dict(found.inputs)
-    specs["text"] = type(specs["text"])("text", DataType.BYTES, (1,))
-    model = signature("m", inputs, max_batch_size=0)
-    model.inputs.update(specs)  # type: ignore[attr-defined]
+    model = replace(found, inputs={**found.inputs, "text": TensorSpec("text", DataType.BYTES, (1,))})
     return Front({"m": FakeModel(model, **options)})
 
 
