@@ -39,7 +39,7 @@ class FakeModel:
 class FakeService:
     """Answers at once. What it was asked is in ``requests``, ``loads`` and ``unloads``; ``n_cancelled`` gave up.
 
-    ``was_asked`` is set with the first request.
+    ``was_asked`` is set with the first request, ``has_cancelled`` with the first that gave up.
     """
 
     def __init__(self, models: Mapping[str, FakeModel]) -> None:
@@ -49,6 +49,7 @@ class FakeService:
         self.unloads: list[tuple[str, bool]] = []
         self.n_cancelled = 0
         self.was_asked = asyncio.Event()
+        self.has_cancelled = asyncio.Event()
         self.keeps_requests = True
 
     def is_live(self) -> bool:
@@ -129,6 +130,7 @@ class FakeService:
                 await model.gate.wait()
             except asyncio.CancelledError:
                 self.n_cancelled += 1
+                self.has_cancelled.set()
                 raise
         if model.failure is not None:
             raise model.failure
