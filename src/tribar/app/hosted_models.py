@@ -58,10 +58,7 @@ class HostedModels:
             self._service,
             shared_memory=shared_memory,
             settings=settings,
-            host=host,
-            port=config.grpc_port,
-            max_message_bytes=config.max_tensor_bytes,
-            tenant_of=tenant_of,
+            address=f"{host}:{config.grpc_port}",
         )
         self._host = host
         self._grpc_port = config.grpc_port

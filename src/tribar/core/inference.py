@@ -11,9 +11,11 @@ ParameterValue = bool | int | float | str
 Parameters = Mapping[str, ParameterValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class InferRequest:
     """One inference, as HTTP, gRPC, an ensemble or a model (business logic scripting) asks for it.
+
+    Never written once it is made (``frozen`` would say so at ten times the cost of making one).
 
     ``model_version`` "" lets the model's version policy choose. ``outputs`` are the names that are wanted, None all of
     them. ``priority`` 0 is the model's default, 1 the most urgent. ``timeout_us`` bounds the time in the queue, 0 is
@@ -35,9 +37,11 @@ class InferRequest:
     sequence_end: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class InferResponse:
     """One response. A decoupled model gives any number for a request; ``is_final`` is set on the last.
+
+    Never written once it is made, like a request.
 
     ``outputs`` may be empty on a final response that only ends the request. ``error`` stands in the place of outputs
     where a decoupled model failed with this response and goes on; an error that ends a request is raised instead.
