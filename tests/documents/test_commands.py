@@ -27,6 +27,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith("TRIBAR_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "tribar.toml").write_text(blocks(read("docs/serving.md"), "toml")[0])
     (tmp_path / "models/resnet/1").mkdir(parents=True)
     (tmp_path / "models/resnet/1/model.onnx").touch()
