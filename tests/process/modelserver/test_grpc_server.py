@@ -128,12 +128,12 @@ def test_on_uvloop() -> None:
     """The loop that the application runs."""
 
     async def ask() -> None:
-        async with serving(FakeService({"identity": identity()})) as address:
-            async with grpc.aio.insecure_channel(address) as channel:
-                assert await channel.unary_unary(INFER)(REQUEST)
-                call = channel.stream_stream(STREAM)()
-                await call.write(REQUEST)
-                assert await call.read()
+        service = FakeService({"identity": identity()})
+        async with serving(service) as address, grpc.aio.insecure_channel(address) as channel:
+            assert await channel.unary_unary(INFER)(REQUEST)
+            call = channel.stream_stream(STREAM)()
+            await call.write(REQUEST)
+            assert await call.read()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(ask())

@@ -1,7 +1,8 @@
 """``ModelStreamInfer`` as ``tritonclient`` sees it, and as a bare channel does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -14,9 +15,12 @@ from tritonclient.grpc import InferInput
 from tritonclient.grpc.service_pb2 import InferParameter, ModelInferRequest, ModelStreamInferResponse
 
 from tribar.core.errors import Internal, InvalidRequest, TribarError, Unavailable
+from tribar.core.inference import InferRequest, InferResponse
+from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.fake_service import FakeService
 from tribar.modelserver.grpc import GrpcOptions
 
+METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 EMPTY_FINAL = {"triton_enable_empty_final_response": InferParameter(bool_param=True)}
 
 
@@ -42,7 +46,7 @@ async def answers(address: str, requests: Sequence[ModelInferRequest]) -> list[M
 
 def open_stream(channel: Any) -> Any:
     return channel.stream_stream(
-        "/inference.GRPCInferenceService/ModelStreamInfer",
+        METHOD,
         request_serializer=ModelInferRequest.SerializeToString,
         response_deserializer=ModelStreamInferResponse.FromString,
     )()
@@ -97,7 +101,7 @@ async def test_an_error_keeps_the_stream() -> None:
         found = [summary(message) for message in await answers(address, requests)]
         repeated = [summary(message) for message in await answers(address, [asked("repeat", "5")])]
         async with grpc.aio.insecure_channel(address) as channel:
-            call = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")()
+            call = channel.stream_stream(METHOD)()
             await call.write(b"\xff\xff")
             broken = ModelStreamInferResponse.FromString(await call.read())
             await call.write(asked("identity", "6").SerializeToString())
@@ -211,9 +215,63 @@ async def test_the_sync_client() -> None:
 
 async def test_a_decoupled_model_refuses_the_unary_call() -> None:
     """BUG-075: the wrong kind of call."""
-    async with serving(FakeService({"repeat": repeat([1])})) as address:
-        async with grpc.aio.insecure_channel(address) as channel:
-            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await infer(asked("repeat").SerializeToString())
+    service = FakeService({"repeat": repeat([1])})
+    async with serving(service) as address, grpc.aio.insecure_channel(address) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await infer(asked("repeat").SerializeToString())
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+class EndlessService(FakeService):
+    """Its decoupled model never ends. ``n_responses`` are taken from it, ``closed`` is set when it may stop."""
+
+    def __init__(self) -> None:
+        super().__init__({"repeat": repeat([])})
+        self.n_responses = 0
+        self.closed = asyncio.Event()
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        outputs = [Tensor("OUTPUT0", DataType.INT32, np.zeros(1 << 18, "<i4"))]
+        try:
+            while True:
+                self.n_responses += 1
+                yield InferResponse(model_name="repeat", model_version="1", outputs=outputs, is_final=False)
+        finally:
+            self.closed.set()
+
+
+async def test_a_client_that_vanishes_ends_its_requests_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    """BUG-075: a process that dies in the middle of a stream frees the instance, and fills no log."""
+    service = EndlessService()
+    program = (
+        "import os, sys, grpc\n"
+        "options = [('grpc.max_receive_message_length', -1)]\n"
+        "stream = grpc.insecure_channel(sys.argv[1], options=options).stream_stream(sys.argv[2])\n"
+        "next(stream(iter([bytes.fromhex(sys.argv[3])])))\n"
+        "os._exit(0)\n"
+    )
+    request = asked("repeat").SerializeToString().hex()
+    async with serving(service) as address:
+        client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, address, METHOD, request)
+        assert await client.wait() == 0
+        await service.closed.wait()
+        async with aio_client.InferenceServerClient(address) as other:
+            assert await other.is_server_live()
+    assert [record for record in caplog.records if record.levelname != "DEBUG"] == []
+
+
+async def test_a_slow_reader_holds_its_model_back() -> None:
+    """What a decoupled model says is not piled up for a client that does not read it."""
+    service = EndlessService()
+    async with serving(service) as address, grpc.aio.insecure_channel(address) as channel:
+        call = open_stream(channel)
+        await call.write(asked("repeat"))
+        async with aio_client.InferenceServerClient(address) as other:
+            n_before = -1
+            while service.n_responses > n_before:  # it is endless: this ends only where the client is waited for
+                n_before = service.n_responses
+                for _ in range(20):
+                    assert await other.is_server_live()
+        call.cancel()
+        await service.closed.wait()
