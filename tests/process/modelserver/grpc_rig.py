@@ -1,11 +1,14 @@
 """A gRPC server before a fake service, and models for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import numpy as np
+import pytest
+from tritonclient.grpc import InferInput
+from tritonclient.utils import InferenceServerException
 
 from tribar.core.errors import TribarError
 from tribar.core.tensors import DataType, Tensor
@@ -74,3 +77,19 @@ async def serving(service: FakeService, *, has_shared_memory: bool = True, **cha
         yield f"127.0.0.1:{port}"
     finally:
         await server.stop(0)
+
+
+def tensor(values: Any, datatype: str = "FP32") -> Any:
+    """The input of a request, for both of tritonclient's gRPC clients."""
+    array = np.asarray(values)
+    given = InferInput("INPUT0", list(array.shape), datatype)
+    given.set_data_from_numpy(array)
+    return given
+
+
+async def expect(code: str, call: Awaitable[Any]) -> str:
+    """The text of the error with which a call of tritonclient fails."""
+    with pytest.raises(InferenceServerException) as caught:
+        await call
+    assert caught.value.status() == f"StatusCode.{code}"
+    return str(caught.value.message())
