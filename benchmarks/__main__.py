@@ -24,6 +24,7 @@ NAMES = (
     "far_reader",
     "gateway_overhead",
     "overload",
+    "dynamic_batching",
 )
 
 

@@ -1,98 +1,64 @@
 """Streams that all speak: what a front end on one core adds to each token's way from the engine to the client.
 
 Every token tells when the engine sent it (``clock_engine``), so the figure holds the whole way: engine socket, front
-end, TCP, load generator. For contrast the same frames from a handler that blocks, a thread for each request.
+end, TCP, load generator. For contrast the same load on a handler that blocks, a thread for each request: both are
+offered ``--blocking`` streams at the same pace, and where a server falls behind, its line says so.
 
-    python -m benchmarks active_streams [--streams 500] [--tokens-per-s 20] [--seconds 30] [--blocking 1000]
+Three servers, each for ``--seconds`` and about 6 s to start and read the figures: a minute and a half by default.
+
+    python -m benchmarks active_streams [--streams 500] [--tokens-per-s 20] [--seconds 20] [--blocking 1000]
 """
 
 import argparse
-import json
-import re
-import time
 
 from benchmarks.blocking_server import blocking_server
-from benchmarks.clock_engine import ages_s
-from benchmarks.front import front_end
-from benchmarks.load import Plan, Result, quantile, start
-from benchmarks.processes import CpuWatch
-
-CONTENT = re.compile(rb'"content":"(\d+)"')
+from benchmarks.front import Front, front_end
+from benchmarks.token_streams import MAX_SECONDS, Ages, plan
+from benchmarks.watched import Watched, watch
 
 
-def plan(port: int, core: int, streams: int, n_tokens: int, seconds: float) -> Plan:
-    """Each client streams one answer of ``n_tokens``."""
-    body = {
-        "model": "clock",
-        "messages": [{"role": "user", "content": "%d: what time is it? " + "x" * 80}],
-        "stream": True,
-        "max_tokens": n_tokens,
-    }
-    return Plan(
-        port=port,
-        path="/v1/chat/completions",
-        body=json.dumps(body),
-        seconds=seconds,
-        n_clients=streams,
-        once=True,
-        keeps_pieces=True,
-        core=core,
+def report(label: str, run: Watched, ages: Ages) -> None:
+    """A few lines."""
+    requests = run.result.requests
+    n_events = sum(request.n_pieces for request in requests)
+    whole = sum(request.is_whole for request in requests)
+    opened_s = max(request.first_s for request in requests) - run.result.start_s
+    print(f"{label}: added latency ms p50 {1000 * ages.p50_s:.1f}, p99 {1000 * ages.p99_s:.1f}, ", end="")
+    print(f"worst {1000 * ages.worst_s:.1f}")
+    print(f"  {ages.delivered:.1%} of the tokens offered arrived in time ({ages.n_tokens} counted, ", end="")
+    print(
+        f"{n_events} events in all), {whole} of {len(requests)} answers whole, "
+        f"all open after {opened_s:.1f} s; {run.cores()}"
     )
+    if not ages.keeps_up:
+        print(f"  THE SERVER CANNOT KEEP UP: a token's age grows by {1000 * ages.growth:.0f} ms each second, ", end="")
+        print("so the latencies only say how long this ran")
 
 
-def token_ages_s(result: Result, skip_s: float) -> list[float]:
-    """Ages on arrival of all tokens that arrived more than ``skip_s`` after the start."""
-    return [
-        age_s
-        for request in result.requests
-        for now_s, piece in request.pieces
-        if now_s > result.start_s + skip_s
-        for text in CONTENT.findall(piece)
-        for age_s in ages_s(text.decode(), now_s)
-    ]
-
-
-def report(label: str, result: Result, skip_s: float, share: float) -> None:
-    """One line."""
-    ages = token_ages_s(result, skip_s)
-    frames = sum(request.n_pieces for request in result.requests)
-    whole = sum(request.is_whole for request in result.requests)
-    times = ", ".join(f"{name} {1000 * quantile(ages, at):.1f}" for name, at in (("p50", 0.5), ("p99", 0.99)))
-    line = f"{label}: added latency ms {times}, worst {1000 * max(ages, default=0):.1f}; {len(ages)} tokens"
-    print(f"{line} in {frames} frames, {whole}/{len(result.requests)} answers whole; ", end="")
-    print(f"server {share:.0%} of its core, load generator {result.cpu_share:.0%} of its own", flush=True)
-
-
-def measure(port: int, pid: int, core: int, streams: int, rate: float, seconds: float, label: str) -> None:
-    """Run the streams for ``seconds`` and print a line; the first fifth, when they open, does not count."""
-    generator = start(plan(port, core, streams, int(rate * seconds), seconds + 30))
-    time.sleep(seconds / 5)
-    watch = CpuWatch(pid)
-    time.sleep(seconds / 2)
-    share = watch.share()
-    report(label, generator.result(), seconds / 5, share)
+def measure(front: Front, streams: int, tokens_per_s: float, seconds: float, label: str) -> None:
+    """One server under one load."""
+    load = plan(front.port, front.other_core, streams, tokens_per_s, seconds)
+    run, _ = watch(load, {"server": front.pid})
+    report(f"{streams} {label} at {tokens_per_s:g} tokens/s", run, Ages.of(run.result, tokens_per_s, seconds))
 
 
 def main() -> None:
-    """Print a line for the front end and one for the blocking handler."""
+    """The front end, and at the contrast's load the front end and the blocking handler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=500)
-    parser.add_argument("--tokens-per-s", type=float, default=20.0)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--blocking", type=int, default=1000, help="clients of the blocking handler; 0: leave it out")
+    parser.add_argument("--tokens-per-s", type=float, default=20.0, help="of each stream")
+    parser.add_argument("--seconds", type=float, default=20.0, help=f"of each server, at most {MAX_SECONDS:g}")
+    parser.add_argument("--blocking", type=int, default=1000, help="streams of the contrast; 0: leave it out")
     options = parser.parse_args()
-    rate, seconds = options.tokens_per_s, options.seconds
-    with front_end(rate) as front:
-        label = f"{options.streams} streams at {rate:g} tok/s"
-        measure(front.port, front.pid, front.other_core, options.streams, rate, seconds, label)
+    if options.seconds > MAX_SECONDS:
+        parser.error(f"--seconds: at most {MAX_SECONDS:g}")
+    pace = (options.tokens_per_s, options.seconds)
+    for streams in sorted({options.streams, options.blocking or options.streams}):
+        with front_end(options.tokens_per_s) as front:
+            measure(front, streams, *pace, "streams of the front end")
     if options.blocking:
-        if options.blocking != options.streams:
-            with front_end(rate) as front:
-                label = f"{options.blocking} streams at {rate:g} tok/s"
-                measure(front.port, front.pid, front.other_core, options.blocking, rate, seconds, label)
-        with blocking_server(rate) as front:
-            label = f"{options.blocking} blocking threads at {rate:g} tok/s"
-            measure(front.port, front.pid, front.other_core, options.blocking, rate, seconds, label)
+        with blocking_server(options.tokens_per_s) as front:
+            measure(front, options.blocking, *pace, "blocking threads")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from tribar.runtime.fake.text import ByteTemplate, ByteText, ByteTokenizer
 from tribar.wire.messages import Abort, Aborted, Finished, Hello, Output, Ready, StepOutput, Submit, ToEngine
 from tribar.wire.unix_socket import UnixSocketEndpoint
 
-UNIT_S = 20e-6
+UNIT_S = 50e-6
 TOKEN_CHARACTERS = 6
 N_TICKS = 500_000
-"""10 s of them: no frame that this should measure is under way for longer."""
+"""25 s of them: no frame that this should measure is under way for longer."""
 
 CARD = ModelCard(
     name="clock",

@@ -1,73 +1,87 @@
-"""Readers behind a long, lossy line (200 ms round trip, 1 % loss) beside direct ones: frames, bytes, age of tokens.
+"""Do readers behind a long, lossy line (200 ms round trip, 1 % loss) disturb direct ones of the same front end?
 
-Both kinds read at the same time from one front end; then the direct ones run again alone, to show that nobody waits
-for the far ones. A far reader's token is at least half a round trip old on arrival.
+In turns, the same direct streams run alone and beside as many far ones. Printed are the ages of tokens of each run,
+then medians over the turns of the direct readers' p50 and p99, and their ratio. A far reader's token is at least half
+a round trip old on arrival; its events hold several tokens, because nothing is sent that the line cannot take yet. The
+line, the load generators and the engine share a core, so a ratio above 1 may be theirs: their shares are printed.
 
-    python -m benchmarks far_reader [--streams 20] [--tokens-per-s 100] [--seconds 20]
+Each turn takes twice ``--seconds`` and about 5 s: a minute and a half by default.
+
+    python -m benchmarks far_reader [--streams 20] [--tokens-per-s 100] [--seconds 12] [--turns 3]
 """
 
 import argparse
 import re
+import statistics
+from collections.abc import Sequence
 
-from benchmarks.active_streams import CONTENT, plan, token_ages_s
 from benchmarks.clock_engine import TOKEN_CHARACTERS
 from benchmarks.far_line import far_line
 from benchmarks.front import Front, front_end
-from benchmarks.load import Request, Result, quantile, start
+from benchmarks.load import Plan, Result
+from benchmarks.token_streams import CONTENT, MAX_SECONDS, Ages, plan
+from benchmarks.watched import watch
 
 EVENT = re.compile(rb"data: \{")
 
 
-def text_of(request: Request) -> str:
-    """The whole answer."""
-    data = b"".join(piece for _, piece in request.pieces)
-    return b"".join(CONTENT.findall(data)).decode()
-
-
-def report(label: str, result: Result, n_tokens: int) -> None:
-    """One line; every answer has to have every token."""
-    texts = [text_of(request) for request in result.requests]
-    n_lost = sum(len(text) != n_tokens * TOKEN_CHARACTERS for text in texts)
-    events = sum(len(EVENT.findall(piece)) for request in result.requests for _, piece in request.pieces)
+def line_of(result: Result, ages: Ages) -> str:
+    """What readers got for a token, and when."""
+    answers = [b"".join(piece for _, piece in request.pieces) for request in result.requests]
+    n_events = sum(len(EVENT.findall(answer)) for answer in answers)
+    n_tokens = sum(len(text) for answer in answers for text in CONTENT.findall(answer)) // TOKEN_CHARACTERS
     n_bytes = sum(request.n_bytes for request in result.requests)
-    total = n_tokens * len(texts)
-    gaps = [
-        later[0] - earlier[0]
-        for request in result.requests
-        for earlier, later in zip(request.pieces, request.pieces[1:], strict=False)
-    ]
-    ages = token_ages_s(result, 1.0)
-    print(f"{label}: {events / total:.2f} events and {n_bytes / total:.0f} bytes per token, ", end="")
-    print(f"age of a token ms p50 {1000 * quantile(ages, 0.5):.1f}, p99 {1000 * quantile(ages, 0.99):.1f}, ", end="")
-    print(f"between events ms p50 {1000 * quantile(gaps, 0.5):.1f}, p99 {1000 * quantile(gaps, 0.99):.1f}; ", end="")
-    print(f"{n_lost} answers incomplete; load generator {result.cpu_share:.0%} of its core", flush=True)
+    whole = sum(request.is_whole for request in result.requests)
+    kept_up = "" if ages.keeps_up else "; DID NOT KEEP UP"
+    return (
+        f"age of a token ms p50 {1000 * ages.p50_s:.1f}, p99 {1000 * ages.p99_s:.1f}; "
+        f"{n_tokens} tokens, {n_events / n_tokens:.2f} events and {n_bytes / n_tokens:.0f} bytes for each, "
+        f"{whole} of {len(result.requests)} answers whole{kept_up}"
+    )
 
 
-def measure(front: Front, streams: int, n_tokens: int, seconds: float, round_trip_s: float, loss: float) -> None:
-    """Far and direct together, then direct alone."""
-    core = front.other_core
-    with far_line(front.port, round_trip_s, loss, core) as far_port:
-        far = start(plan(far_port, core, streams, n_tokens, 4 * seconds + 30))
-        direct = start(plan(front.port, core, streams, n_tokens, 4 * seconds + 30))
-        report(f"{streams} far", far.result(), n_tokens)
-        report(f"{streams} direct beside them", direct.result(), n_tokens)
-    alone = start(plan(front.port, core, streams, n_tokens, seconds + 30))
-    report(f"{streams} direct alone", alone.result(), n_tokens)
+def turn(front: Front, direct: Plan, far: Sequence[Plan], tokens_per_s: float) -> Ages:
+    """The direct readers, with or without the far ones."""
+    run, others = watch(direct, {"front end": front.pid}, far)
+    ages = Ages.of(run.result, tokens_per_s, direct.seconds)
+    print(f"direct {'beside far' if far else 'alone'}: {line_of(run.result, ages)}; {run.cores()}")
+    for result in others:
+        far_ages = Ages.of(result, tokens_per_s, direct.seconds)
+        print(f"far: {line_of(result, far_ages)}", flush=True)
+    return ages
+
+
+def compare(alone: Sequence[Ages], beside: Sequence[Ages]) -> None:
+    """Medians over the turns."""
+    for name in ("p50_s", "p99_s"):
+        before, after = (statistics.median(getattr(ages, name) for ages in runs) for runs in (alone, beside))
+        label = f"direct readers, median of {len(alone)} turns, {name.removesuffix('_s')}"
+        print(f"{label}: alone {1000 * before:.2f} ms, beside far ones {1000 * after:.2f} ms: {after / before:.2f}x")
 
 
 def main() -> None:
-    """Print three lines."""
+    """Both in turns, then the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=20)
-    parser.add_argument("--tokens-per-s", type=float, default=100.0)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--streams", type=int, default=20, help="of each kind")
+    parser.add_argument("--tokens-per-s", type=float, default=100.0, help="of each stream")
+    parser.add_argument("--seconds", type=float, default=12.0, help=f"of each run, at most {MAX_SECONDS:g}")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--round-trip-ms", type=float, default=200.0)
     parser.add_argument("--loss", type=float, default=0.01, help="share of segments")
     options = parser.parse_args()
-    rate, seconds = options.tokens_per_s, options.seconds
-    with front_end(rate) as front:
-        round_trip_s = options.round_trip_ms / 1000
-        measure(front, options.streams, int(rate * seconds), seconds, round_trip_s, options.loss)
+    if options.seconds > MAX_SECONDS:
+        parser.error(f"--seconds: at most {MAX_SECONDS:g}")
+    pace = (options.tokens_per_s, options.seconds)
+    alone, beside = [], []
+    with front_end(options.tokens_per_s) as front:
+        core = front.other_core
+        direct = plan(front.port, core, options.streams, *pace)
+        with far_line(front.port, options.round_trip_ms / 1000, options.loss, core) as far_port:
+            far = plan(far_port, core, options.streams, *pace)
+            for _ in range(options.turns):
+                alone.append(turn(front, direct, [], options.tokens_per_s))
+                beside.append(turn(front, direct, [far], options.tokens_per_s))
+    compare(alone, beside)
 
 
 if __name__ == "__main__":

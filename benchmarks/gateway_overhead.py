@@ -3,7 +3,7 @@
 ``tribar serve`` over a scripted model that answers at once, its front end alone on one core, engine and load generator
 on the other. Printed are the whole latency, the engine's own part of it (the mean that the engine reports: queue,
 prefill, decode) and what is left. With ``--clock`` a stand-in answers instead of scheduler and scripted runner, whose
-work on the load generator's core shows in the figures on a machine of two.
+work on the load generator's core shows in the figures on a machine of two. Takes ``--seconds`` and about 10 s.
 
     python -m benchmarks gateway_overhead [--rate 1000] [--seconds 20] [--clock]
 """
@@ -14,16 +14,16 @@ import math
 import re
 import tempfile
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.clock_engine import CARD
 from benchmarks.front import Front, front_end
-from benchmarks.load import Plan, Result, quantile, run
-from benchmarks.processes import CpuWatch, children, cores, pin
+from benchmarks.load import Plan, quantile, run
+from benchmarks.processes import children, cores, pin
 from benchmarks.server import Served, served
+from benchmarks.watched import Watched, watch
 
 QUESTION = "Request %d: what is the tribar, who has drawn it first, and can it be built of wood? Please."
 """With the template's words about 100 bytes, which are tokens here."""
@@ -53,20 +53,17 @@ def whole(server: Served, rate: float, seconds: float) -> None:
     load = plan("free", server.port, other_core, rate, seconds)
     warm_up(load)
     before_s, n_before = engine_s(server.url)
-    watches = {"front end": CpuWatch(server.pid), "engine": CpuWatch(children(server.pid)[0])}
-    result = run(load)
-    shares = {name: watch.share() for name, watch in watches.items()}
+    watched, _ = watch(load, {"front end": server.pid, "engine": children(server.pid)[0]})
     after_s, n_after = engine_s(server.url)
-    report(result, rate, (after_s - before_s) / max(1, n_after - n_before), shares)
+    report(watched, rate, (after_s - before_s) / max(1, n_after - n_before))
 
 
 def alone(front: Front, rate: float, seconds: float) -> None:
     """The front end before an engine that answers at once."""
     load = plan(CARD.name, front.port, front.other_core, rate, seconds)
     warm_up(load)
-    watch = CpuWatch(front.pid)
-    result = run(load)
-    report(result, rate, 0.0, {"front end": watch.share()})
+    watched, _ = watch(load, {"front end": front.pid})
+    report(watched, rate, 0.0)
 
 
 def plan(model: str, port: int, core: int, rate: float, seconds: float) -> Plan:
@@ -82,8 +79,9 @@ def warm_up(load: Plan) -> None:
     run(msgspec.structs.replace(load, seconds=min(3.0, load.seconds)))
 
 
-def report(result: Result, rate: float, own_s: float, shares: Mapping[str, float]) -> None:
+def report(watched: Watched, rate: float, own_s: float) -> None:
     """A few lines."""
+    result = watched.result
     good = [request for request in result.requests if request.status == 200 and request.is_whole]
     latency = [request.end_s - request.sent_s for request in good]  # timers of whole milliseconds are not the server's
     print(f"{rate:g} requests/s asked for, {len(good) / result.wall_s:.0f}/s answered, {len(latency)} in all, ", end="")
@@ -91,8 +89,7 @@ def report(result: Result, rate: float, own_s: float, shares: Mapping[str, float
     for name, at in (("p50", 0.5), ("p99", 0.99)):
         whole_s = quantile(latency, at)
         print(f"{name}: latency {1000 * whole_s:.2f} ms, over the engine {1000 * (whole_s - own_s):.2f} ms")
-    used = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    print(f"of a core: {used}, load generator {result.cpu_share:.0%}; ", end="")
+    print(f"{watched.cores()}; ", end="")
     print(f"it sent late by {1000 * result.late_s(0.5):.2f} ms (p50), {1000 * result.late_s():.2f} ms (p99)")
 
 

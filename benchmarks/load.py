@@ -14,19 +14,22 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import httptools
 import msgspec
 import uvloop
 
 CONNECT_AT_ONCE = 64
+READY = b"r"
 
 
 class Plan(msgspec.Struct, kw_only=True):
     """What to send, and when. ``%d`` in ``body`` becomes the request's number.
 
     ``rate_per_s`` above 0 is open loop: arrivals are Poisson, whatever becomes of them. At 0 it is closed loop:
-    ``n_clients`` send one request after the other, or just one each with ``once``. Nothing new is sent after
+    ``n_clients`` send one request after the other, or just one each with ``once``; who is refused waits ``retry_s``
+    before its next one. Nothing new is sent after
     ``seconds``; open answers then get ``grace_s``. ``n_sources`` spreads connections over 127.0.0.1, 127.0.0.2, ...
     so that source ports do not run out.
     """
@@ -38,6 +41,7 @@ class Plan(msgspec.Struct, kw_only=True):
     rate_per_s: float = 0.0
     n_clients: int = 1
     once: bool = False
+    retry_s: float = 0.0
     grace_s: float = 30.0
     keeps_pieces: bool = False
     core: int | None = None
@@ -162,6 +166,7 @@ class Generator:
         """The whole course, from the first request to the last answer."""
         plan = self._plan
         start_s, cpu_s = time.monotonic(), time.process_time()
+        tasks: set[asyncio.Task[Any]]
         if plan.rate_per_s:
             tasks = await self._arrive(start_s)
         else:
@@ -177,9 +182,9 @@ class Generator:
             connection.close()
         return Result(self._requests, start_s, wall_s, cpu_s)
 
-    async def _arrive(self, start_s: float) -> set[asyncio.Task[None]]:
+    async def _arrive(self, start_s: float) -> set[asyncio.Task[Request]]:
         rng = random.Random(self._plan.seed)
-        tasks: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[Request]] = set()
         due_s = start_s
         while (due_s := due_s + rng.expovariate(self._plan.rate_per_s)) < start_s + self._plan.seconds:
             if (wait_s := due_s - time.monotonic()) > 0:
@@ -191,11 +196,13 @@ class Generator:
 
     async def _client(self, start_s: float) -> None:
         while time.monotonic() < start_s + self._plan.seconds:
-            await self._one(time.monotonic())
+            request = await self._one(time.monotonic())
             if self._plan.once:
                 return
+            if request.status != 200:
+                await asyncio.sleep(self._plan.retry_s)
 
-    async def _one(self, due_s: float) -> None:
+    async def _one(self, due_s: float) -> Request:
         request = Request(due_s, pieces=[])
         self._requests.append(request)
         body = self._plan.body.replace("%d", str(len(self._requests))).encode()
@@ -206,9 +213,10 @@ class Generator:
             await connection.ask(request, data)
         except OSError:
             request.end_s = time.monotonic()  # refused below HTTP: its status stays 0
-            return
+            return request
         if connection.is_open:
             self._idle.append(connection)
+        return request
 
     async def _connection(self) -> _Connection:
         while self._idle:
@@ -232,6 +240,11 @@ class Running:
 
     process: "subprocess.Popen[bytes]"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it still sends or waits."""
+        return self.process.poll() is None
+
     def result(self) -> Result:
         """Wait for its end. Raises ``RuntimeError`` where it failed."""
         output, _ = self.process.communicate()
@@ -246,12 +259,14 @@ class Running:
 
 
 def start(plan: Plan) -> Running:
-    """Begin to carry ``plan`` out in a new process."""
+    """Begin to carry ``plan`` out in a new process; returns once that is about to send."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(msgspec.msgpack.encode(plan))
     process.stdin.close()
     process.stdin = None
+    process.stdout.read(len(READY))
     return Running(process)
 
 
@@ -261,7 +276,7 @@ def run(plan: Plan) -> Result:
 
 
 def main() -> None:
-    """Read a plan, print a result; both are msgpack."""
+    """Read a plan, print ``READY`` and a result; both are msgpack."""
     plan = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Plan)
     if plan.core is not None:
         os.sched_setaffinity(0, {plan.core})
@@ -274,6 +289,8 @@ def main() -> None:
         return await Generator(plan).run()
 
     with open(sys.stdout.fileno(), "wb", closefd=False) as output:  # buffered, so that all of it is written
+        output.write(READY)
+        output.flush()
         output.write(msgspec.msgpack.encode(uvloop.run(measured())))
 
 

@@ -84,7 +84,18 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
 
 @pytest.mark.parametrize(
     "name",
-    ["BlockPool", "RadixTree", "RowPool", "Residents", "Scheduler", "PagedKv", "PrefixCachedKv", "ContiguousKv"],
+    [
+        "BlockPool",
+        "RadixTree",
+        "RowPool",
+        "Residents",
+        "Scheduler",
+        "PagedKv",
+        "PrefixCachedKv",
+        "ContiguousKv",
+        "Batcher",
+        "ResponseCache",
+    ],
 )
 def test_law_7_data_structures_own_a_check(name: str) -> None:
     (found,) = [node for _, node in classes() if node.name == name]

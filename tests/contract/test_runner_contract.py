@@ -9,7 +9,7 @@ from tests.contract.runner_factories import RUNNER_FACTORIES
 
 from tribar.core.ids import Row
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs, Wants
-from tribar.core.sampling.reference import sample_row
+from tribar.core.sampling.reference import NOTHING_ALLOWED, sample_row
 from tribar.runtime.runner import Runner, RunnerInfo
 
 GREEDY = SamplingParams(temperature=0)
@@ -246,7 +246,7 @@ def test_a_row_that_fails_fails_alone_and_stays_failed(driver: RunnerDriver) -> 
         driver.launch({bad: 1, good: 1})
         driver.collect()
     result = driver.collect()
-    assert result.rows[0].error
+    assert result.rows[0].error == NOTHING_ALLOWED
     assert result.rows[0].tokens == []
     driver.drop(bad)
     driver.run([good], 5)

@@ -22,12 +22,14 @@ EXTRAS = re.findall(r"^(\w+) = \[", read("pyproject.toml").split("[project.optio
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the settings file of docs/serving.md, without settings in the environment."""
+    """A working directory with a model repository and the settings of docs/serving.md; none in the environment."""
     for name in os.environ:
         if name.startswith("TRIBAR_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tribar.toml").write_text(blocks(read("docs/serving.md"), "toml")[0])
+    (tmp_path / "models/resnet/1").mkdir(parents=True)
+    (tmp_path / "models/resnet/1/model.onnx").touch()
     return tmp_path
 
 

@@ -117,6 +117,19 @@ def test_sighup_reads_the_keys_again(directory: Path, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+def test_a_hangup_without_keys_drains(directory: Path) -> None:
+    """BUG-087: a closed terminal cuts no answer short and leaves nothing behind."""
+    with serving(str(directory / "tiny.fake.json")) as server:
+        client = server.client()
+        held = stream(client, "brief")
+        first = next(held)
+        server.process.send_signal(signal.SIGHUP)
+        assert first + "".join(held) == "tick " * 20
+        client.close()
+        assert server.wait() == 0
+        assert server.left_files() == []
+
+
 def test_keys_in_the_environment(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They protect the server, and the engine's process does not get them."""
     monkeypatch.setenv("TRIBAR_API_KEYS", f"alice:{ALICE},{BOB}")

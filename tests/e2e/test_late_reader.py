@@ -29,6 +29,17 @@ def texts(connection: socket.socket) -> list[str]:
     return [event["choices"][0]["delta"]["content"] for event in events if event["choices"][0]["delta"].get("content")]
 
 
+def test_a_reader_that_stalls_is_one_line_in_the_access_log(tmp_path: Path) -> None:
+    """BUG-017: its request is aborted, and nothing in the log says that the server failed."""
+    model = write_model(tmp_path, default="letters", replies=[])
+    with serving(str(model), "--stall-timeout", "1") as server:
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "go"}], "stream": True}
+        with post(server.port, {**body, "max_tokens": N_TOKENS}):
+            server.wait_for_line(r"POST /v1/chat/completions 200 .* Cancelled")
+        assert server.stop() == 0
+    assert not [line for line in server.lines if " ERROR " in line]
+
+
 def test_what_a_late_reader_missed_comes_in_few_events(tmp_path: Path) -> None:
     """BUG-017: with one row, the second answer tells that the first one has been generated to its end unread."""
     model = write_model(tmp_path, default="letters", replies=[])

@@ -231,6 +231,15 @@ def test_a_bad_schema_is_refused_at_once_and_others_go_on(client: openai.OpenAI,
 
 
 @pytest.mark.timeout(180)
+def test_a_bias_that_bans_all_that_the_grammar_allows_is_the_requests_fault(client: openai.OpenAI) -> None:
+    """BUG-039: 400 by name, and no failure of the server's."""
+    asked = {"guided_regex": "[0-9]", "logit_bias": {str(i): -100 for i in range(1024)}}
+    with pytest.raises(openai.BadRequestError, match="forbid the whole vocabulary") as caught:
+        choice(client, extra_body=asked)
+    assert caught.value.param == "logit_bias"
+
+
+@pytest.mark.timeout(180)
 def test_a_bad_gbnf_grammar_is_refused_by_name(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="not a GBNF grammar") as caught:
         choice(client, extra_body={"guided_grammar": "root ::= ["})

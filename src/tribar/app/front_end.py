@@ -149,11 +149,14 @@ class FrontEnd:
                 task.result()
 
     def _handle_signals(self) -> None:
+        """Without keys to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         if self._edge.keys is not None:
             loop.add_signal_handler(signal.SIGHUP, self._edge.keys.reload)
+        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._on_signal, signal.SIGHUP)
 
     def _on_signal(self, number: int) -> None:
         """The first drains, the second leaves at once: no waiting, but no orphans and no files either."""

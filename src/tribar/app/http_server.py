@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import socket
 import time
 from collections.abc import Generator
@@ -18,6 +19,9 @@ _CLOSE_S = 2
 
 _SWEEP_S = 1.0
 
+_CUT_SHORT = "ASGI callable returned without completing response."
+"""What uvicorn says, as an error, of each answer whose reader has stalled. The access log has it with its reason."""
+
 
 class HttpServer:
     """Serves ``app`` on ``listener`` in the running loop, from ``start`` to ``stop``. Owns the listener."""
@@ -32,6 +36,7 @@ class HttpServer:
     ) -> None:
         self._listener = listener
         self._sweep_s = sweep_s
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -43,7 +48,6 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=int(limits.idle_s),
                 timeout_graceful_shutdown=_CLOSE_S,
             )
         )
@@ -77,6 +81,10 @@ class HttpServer:
             now_s = time.monotonic()
             for connection in list(self._server.server_state.connections):
                 cast("HttpConnection", connection).sweep(now_s)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != _CUT_SHORT
 
 
 class _Server(uvicorn.Server):

@@ -32,7 +32,8 @@ class EngineLoop:
     """Serves the clients of ``endpoint`` with one loaded runner. ``run`` in the engine's thread, ``stop`` anywhere.
 
     ``depth`` is how many steps may be in flight. The loop owns and closes ``endpoint`` and ``grammars``; the runner is
-    the caller's.
+    the caller's. Stats go out every ``stats_every_s`` while there is work, and on falling idle, but not twice in
+    ``idle_stats_gap_s``: then they come that much later.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EngineLoop:
         depth: int = 1,
         clock: Clock = time.monotonic,
         stats_every_s: float = 0.25,
+        idle_stats_gap_s: float = 0.01,
     ) -> None:
         self._endpoint = endpoint
         self._scheduler = scheduler
@@ -54,11 +56,13 @@ class EngineLoop:
         self._depth = depth
         self._clock = clock
         self._stats_every_s = stats_every_s
+        self._idle_stats_gap_s = idle_stats_gap_s
         self._sessions = Sessions(endpoint, card)
         self._in_flight: deque[tuple[StepPlan, Ticket]] = deque()
         self._has_worked = False
-        self._is_idle_reported = False
+        self._is_idle_reported = True
         self._next_stats_s = -math.inf
+        self._next_idle_stats_s = -math.inf
         self._stop_at_s = math.inf
         self._step_s = 0.0
         self._runner_s = 0.0
@@ -113,9 +117,9 @@ class EngineLoop:
         """How long to wait for messages: not at all after work, for ever when idle, else until something is due."""
         if self._in_flight or (self._has_worked and not self._scheduler.is_idle):
             return 0
-        if self._scheduler.is_idle:
-            return None
         now_s = self._clock()
+        if self._scheduler.is_idle:
+            return None if self._is_idle_reported else max(0.0, self._next_idle_stats_s - now_s)
         wakeup_s = self._scheduler.wakeup_s(now_s)
         until_s = min(math.inf if wakeup_s is None else wakeup_s, self._stop_at_s - now_s)
         return None if until_s == math.inf else max(0.0, until_s)
@@ -198,10 +202,14 @@ class EngineLoop:
         self._sessions.deliver(self._scheduler.commit(plan, result, now_s))
 
     def _report(self, now_s: float) -> None:
-        """Stats: at intervals while there is work, once when it ends, and to every newcomer."""
+        """Stats, when they are due; a newcomer gets them as well."""
         is_idle = self._is_idle()
         if self._is_idle_reported if is_idle else now_s < self._next_stats_s:
             return
+        if is_idle:
+            if now_s < self._next_idle_stats_s:
+                return  # one short answer after the other would make it a report for each
+            self._next_idle_stats_s = now_s + self._idle_stats_gap_s
         self._is_idle_reported = is_idle
         self._next_stats_s = now_s + self._stats_every_s
         stats = self._scheduler.stats()

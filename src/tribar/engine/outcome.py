@@ -6,6 +6,7 @@ from tribar.core.errors import TribarError
 from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason, FinishReason
 from tribar.core.sampling.params import TokenLogprobs
+from tribar.core.sampling.reference import NOTHING_ALLOWED
 from tribar.engine.sequence import Sequence
 from tribar.runtime.runner import RowResult
 from tribar.wire.messages import Aborted, Failed, Finished, Output
@@ -47,12 +48,18 @@ def aborted(sequence: Sequence, reason: AbortReason, n_output: int, now_s: float
 
 
 def failed(sequence: Sequence, message: str) -> Output:
-    """The terminal of a sequence whose row alone went wrong. Where its grammar did, that is the reason to tell."""
+    """The terminal of a sequence whose row alone went wrong.
+
+    Where its grammar did, that is the reason to tell. Where it may draw nothing although its grammar can go on, it is
+    its ``logit_bias`` that forbids the rest.
+    """
     constraint = sequence.constraint
     if constraint is not None and constraint.error:
         reason = f"{constraint.param}: {constraint.error}"
         kind = "Internal" if constraint.is_broken else "InvalidRequest"
         return Output(sequence.uid, [], terminal=Failed(kind, reason, param=constraint.param))
+    if message == NOTHING_ALLOWED:
+        return Output(sequence.uid, [], terminal=Failed("InvalidRequest", message, param="logit_bias"))
     return Output(sequence.uid, [], terminal=Failed("Internal", message))
 
 

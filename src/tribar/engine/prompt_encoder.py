@@ -1,6 +1,7 @@
 """Tokenising without holding up the event loop."""
 
 import asyncio
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 from tribar.core.errors import Overloaded
@@ -9,6 +10,9 @@ from tribar.engine.model_text import ModelText
 
 INLINE_CHARACTERS = 4096
 """Up to here tokenising takes well under a millisecond and a thread would only add latency."""
+
+TURN_CHARACTERS = 32
+"""A turn takes as long to render, whatever it says, as so many characters take to be tokenised."""
 
 MAX_PENDING = 256
 """Long prompts that may wait for a thread."""
@@ -48,14 +52,19 @@ def _is_short(prompt: Prompt) -> bool:
         case TextPrompt(text):
             return len(text) <= INLINE_CHARACTERS
         case ChatPrompt():
-            if prompt.tools:
-                return False
-            n_characters = 0
-            for message in prompt.messages:
-                for value in message.values():
-                    if value is not None and not isinstance(value, str):
-                        return False  # nested parts: not worth measuring
-                    n_characters += len(value or "")
-            return n_characters <= INLINE_CHARACTERS
+            return not prompt.tools and _n_characters(prompt) <= INLINE_CHARACTERS
         case _:
             return True
+
+
+def _n_characters(prompt: ChatPrompt) -> float:
+    """What the template gets to see, turns included; endless where there are nested parts, not worth measuring."""
+    n_characters = 0.0
+    for values in (prompt.template_kwargs, *prompt.messages):
+        n_characters += TURN_CHARACTERS
+        for value in values.values():
+            if isinstance(value, str):
+                n_characters += len(value)
+            elif not isinstance(value, bool | int | float | None):
+                return math.inf
+    return n_characters

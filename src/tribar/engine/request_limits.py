@@ -39,7 +39,7 @@ def fit(request: GenerateRequest, n_prompt: int, card: ModelCard) -> GenerateReq
         raise InvalidRequest(
             f"min_tokens is {request.sampling.min_tokens}, more than max_tokens {max_tokens}", param="min_tokens"
         )
-    return replace(request, max_tokens=max_tokens)
+    return request if request.max_tokens == max_tokens else replace(request, max_tokens=max_tokens)
 
 
 def _is_chat(request: GenerateRequest) -> bool:

@@ -39,11 +39,13 @@ class BodyRoom:
 async def read_json_body(scope: Scope, receive: Receive, config: GatewayConfig, take: Callable[[int], None]) -> bytes:
     """The whole body of a request that says it is JSON, its pieces' sizes told to ``take``.
 
-    Raises ``HTTPException`` 415 for another type or charset and 408 past ``body_timeout_s``, ``TooLarge`` as soon as
-    the limit is crossed (announced or not), ``Cancelled`` when the client leaves, and what ``take`` raises.
+    Raises ``HTTPException`` 415 for another type, charset or content coding and 408 past ``body_timeout_s``,
+    ``TooLarge`` as soon as the limit is crossed (announced or not), ``Cancelled`` when the client leaves, and what
+    ``take`` raises.
     """
     headers = dict(scope["headers"])
     _check_type(headers.get(b"content-type", b""))
+    _check_coding(headers.get(b"content-encoding", b""))
     announced = headers.get(b"content-length", b"0")
     if announced.isdigit() and int(announced) > config.max_body_bytes:
         raise _too_large(config)
@@ -83,3 +85,11 @@ def _check_type(content_type: bytes) -> None:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip(' "') not in {"utf-8", "utf8", "us-ascii"}:
             raise HTTPException(415, f"JSON is UTF-8; charset {value.strip()[:100]!r} is not supported")
+
+
+def _check_coding(content_encoding: bytes) -> None:
+    """Nothing is decompressed, so no small body is a large one; RFC 9110, section 15.5.16, says what to answer."""
+    coding = content_encoding.decode("latin-1").strip().lower()
+    if coding not in {"", "identity"}:
+        detail = f"Content-Encoding {coding[:100]!r} is not supported: send the body as it is"
+        raise HTTPException(415, detail, {"accept-encoding": "identity"})

@@ -55,9 +55,10 @@ class OnBehalf:
         """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
         self._check_time()
         tenant = self._caller.tenant
-        priority = max(0, request.priority) if tenant else request.priority
-        asked = replace(request, tenant=tenant, priority=priority, deadline_s=self._left_s())
-        prepared = await self._generator.prepare(asked)
+        if tenant or self._caller.expires_s is not None:
+            priority = max(0, request.priority) if tenant else request.priority
+            request = replace(request, tenant=tenant, priority=priority, deadline_s=self._left_s())
+        prepared = await self._generator.prepare(request)
         self._check_time()
         return prepared
 

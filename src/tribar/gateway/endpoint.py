@@ -165,12 +165,16 @@ class _Work(Generic[C]):
         """The answer piece by piece."""
         writer, streams = await self._begin()
         finishes: list[Finish | None] = [None] * len(streams)
+        last = b""  # goes out with the tail
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
-                if events := writer.chunk(index, delta):
+                events = writer.chunk(index, delta)
+                if None not in finishes:
+                    last = events
+                elif events:
                     await sink.write(events)
-        await sink.finish(writer.tail(total_usage(finishes, self._n)))
+        await sink.finish(last + writer.tail(total_usage(finishes, self._n)))
 
     async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]]]:
         """The writer, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""

@@ -40,9 +40,13 @@ class Lifeline:
     ) -> None:
         self._is_open = False
         self._watch.cancel()
+        task = self._task
+        # Both tasks refer to their frames, and these to the lifeline: without them the whole request is freed at once,
+        # and thousands of requests leave nothing for the collector.
+        del self._task, self._watch
         if self._error is None:
             return
-        is_ours = self._task.uncancel() <= self._n_cancelling
+        is_ours = task.uncancel() <= self._n_cancelling
         if is_ours and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise self._error from None
 

@@ -12,11 +12,11 @@ from tribar.core.errors import InvalidRequest
 
 T = TypeVar("T")
 
-_TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"([ \t\n\r]*+:)?|\\?\Z)|([{}\[\]])', re.DOTALL)
-"""Strings (group 1; with group 2 a key) and brackets (group 3). Possessive, and an unterminated string runs to the
-end, so that hostile input costs linear time."""
+_TOKEN = re.compile(rb'(["{}\[\]])(?:(?<=")([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"([ \t\n\r]*+:)?|\\?\Z)|(?<!"))', re.DOTALL)
+"""Brackets (group 1) and strings (group 2; with group 3 a key). Possessive, and an unterminated string runs to the end,
+so that hostile input costs linear time; that all begin with one set of characters lets the search skip what is none."""
 
-_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD]...)\\u[dD][c-fC-F]")
+_SURROGATE = re.compile(rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD]...\\u[dD])[c-fC-F])")
 _PLACE = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`$")
 _OFFSET = re.compile(r" \(byte (\d+)\)$")
 _FIELD = re.compile(r"^Object (contains unknown|missing required) field `(.*?)`", re.DOTALL)
@@ -47,16 +47,18 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T], max_depth: int) -> T:
 
 def _check_structure(body: bytes, max_depth: int) -> None:
     open_keys: list[set[bytes]] = []
-    n_nodes, n_values, end = 0, 0, 0
+    n_nodes, n_values, n_strings, end = 0, 0, 0, 0
     for match in _TOKEN.finditer(body):
-        key, colon, bracket = match.groups()
+        bracket, key, colon = match.groups()
         n_values += body.count(b",", end, match.start())
+        n_strings += key is not None
         end = match.end()
-        n_nodes += colon is not None or bracket is not None
-        if n_nodes > 2 * MAX_NODES or n_values > MAX_VALUES:  # a bracket opens and closes
+        n_nodes += colon is not None or key is None
+        is_too_large = n_nodes > 2 * MAX_NODES or n_values > MAX_VALUES  # a bracket opens and closes
+        if is_too_large or n_strings > MAX_VALUES + MAX_NODES:  # which may have forgotten their commas
             message = f"the body has more than {MAX_NODES} objects, arrays and keys or {MAX_VALUES} values"
             raise InvalidRequest(message, code="json_too_large")
-        if bracket is None:
+        if key is not None:
             if colon is not None and open_keys:
                 name = _unescaped(key)
                 if name in open_keys[-1]:
@@ -125,8 +127,8 @@ def _field_before(body: bytes, offset: int) -> str | None:
     for match in _TOKEN.finditer(body):
         if match.start() >= offset:
             break
-        if match[3] is not None:
-            depth += 1 if match[3] in b"{[" else -1
-        elif match[2] is not None and depth == 1:
-            field = match[1]
+        if match[2] is None:
+            depth += 1 if match[1] in b"{[" else -1
+        elif match[3] is not None and depth == 1:
+            field = match[2]
     return None if field is None else field.decode(errors="replace")[:_MAX_NAME_CHARS]

@@ -18,6 +18,9 @@ from tribar.gateway.problem import problem
 
 MAX_REQUEST_ID_CHARS = 128
 
+HEADER_COST_BYTES = 32
+"""What one header costs beside its text; the figure is HTTP/2's (RFC 9113, section 6.5.2)."""
+
 _log = logging.getLogger("tribar.gateway")
 _access_log = logging.getLogger("tribar.gateway.access")
 
@@ -128,7 +131,10 @@ class Boundary:
 
 
 class HeaderLimit:
-    """Refuses requests whose headers together exceed ``max_bytes`` (431)."""
+    """Refuses requests whose headers together exceed ``max_bytes`` (431).
+
+    Each counts for ``HEADER_COST_BYTES`` more than its name and value, so that thousands of tiny ones are many too.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -137,7 +143,7 @@ class HeaderLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on. Raises ``HTTPException`` 431."""
         if scope["type"] == "http":
-            n_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+            n_bytes = sum(len(name) + len(value) + HEADER_COST_BYTES for name, value in scope["headers"])
             if n_bytes > self._max_bytes:
                 raise HTTPException(431, f"the request's headers exceed {self._max_bytes} bytes")
         await self._app(scope, receive, send)

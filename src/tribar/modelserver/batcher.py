@@ -272,11 +272,13 @@ class Batcher(Generic[ItemT]):
             size = total
             if size in self._preferred:
                 n_best = len(chosen)
+        if self._policy.max_queue_delay_ns == 0:
+            return chosen[:n_best] if n_best else chosen
         due_ns = min(queued.enqueued_ns for queued in chosen) + self._policy.max_queue_delay_ns
-        is_late = self._policy.max_queue_delay_ns > 0 and now_ns >= due_ns
+        is_late = now_ns >= due_ns
         if n_best and not is_late:
             chosen = chosen[:n_best]
-        elif can_grow and size < self._max_preferred and now_ns < due_ns:
+        elif can_grow and size < self._max_preferred and not is_late:
             self._prefix = _Prefix(size, chosen[0].key, chosen[-1].level, due_ns)
             return []
         self._prefix = None

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelVersionPolicy
 
 from tribar.core.errors import Internal, InvalidRequest, TribarError, Unsupported
 from tribar.core.inference import InferRequest
@@ -25,8 +25,11 @@ from tribar.modelserver.model_config import (
     validate,
     versions_served,
 )
+from tribar.modelserver.model_config.inspection import CONFIG_FILE
+from tribar.modelserver.model_config.model_files import check_model_files
+from tribar.modelserver.model_config.versions import ignored_directories
 from tribar.modelserver.repository.fingerprint import Fingerprint, take_fingerprint
-from tribar.modelserver.repository.folders import CONFIG_FILE, ModelFolder, ModelFolders
+from tribar.modelserver.repository.folders import ModelFolder, ModelFolders
 from tribar.modelserver.repository.overrides import Overrides, read_overrides
 from tribar.modelserver.scheduling.base import ModelScheduler
 from tribar.modelserver.scheduling.recorder import Recorder
@@ -34,6 +37,7 @@ from tribar.modelserver.service import LoadParameter
 from tribar.modelserver.signature import Signature
 
 _log = logging.getLogger(__name__)
+_LATEST = ModelVersionPolicy(latest=ModelVersionPolicy.Latest(num_versions=1))
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -133,7 +137,9 @@ class ModelLoader:
     def versions(self, source: Source) -> list[str]:
         """Those that the policy serves. Raises ``InvalidRequest`` where it serves none."""
         available = [int(version) for version in source.fingerprint.versions]
-        served = versions_served(source.config.version_policy, available, name=source.folder.name)
+        config = source.config
+        policy = config.version_policy if config.HasField("version_policy") else _LATEST
+        served = versions_served(policy, available, name=source.folder.name)
         return [str(version) for version in served]
 
     async def build(self, source: Source, version: str, control: ModelControl) -> Model:
@@ -204,6 +210,7 @@ class ModelLoader:
         backends = frozenset(self._backends)
         fill = partial(complete, name=name, directory=folder, gpus=self._gpus, backends=backends)
         config = fill(source.config)
+        check_model_files(config, folder, [int(version)])
         backend = self._backends[config.backend]
         directory = folder / version
         config = fill(backend.complete(directory, config))
@@ -223,6 +230,8 @@ class ModelLoader:
 
 def _fill(source: Source, overrides: Overrides) -> None:
     source.fingerprint = take_fingerprint(source.folder.path, source.folder.root)
+    for ignored in ignored_directories(source.folder.path):
+        _log.warning("model '%s': directory %r is ignored, its name is no version number", source.folder.name, ignored)
     path = source.folder.config_path
     if overrides.config is not None:
         source.config = overrides.config

@@ -121,7 +121,7 @@ class StepOutput(msgspec.Struct, tag=9, array_like=True):
 
 
 class Stats(msgspec.Struct, tag=10, array_like=True, frozen=True):
-    """The engine's state, every 250 ms while working and once on falling idle.
+    """The engine's state, every 250 ms while working and once on falling idle (or up to 10 ms later).
 
     Gauges: ``n_running``, ``n_waiting``, ``n_blocks_used`` (held by sequences), ``n_blocks_cached`` (free, but with
     reusable content), ``n_blocks``. ``kv_slots_used`` over ``kv_slots_allocated`` is the share of allocated KV

@@ -120,9 +120,11 @@ def test_slow_body_is_cut_off(served: Served) -> None:
 
 def test_headers_over_the_limit(served: Served) -> None:
     """BUG-085: 431 in the usual shape."""
-    status, _, body = exchange(served, get("/health/live", "GET", *(f"X-{i}: {'y' * 100}" for i in range(1000))))
-    assert status == 431
-    assert_problem(body)
+    many, tiny = (f"X-{i}: {'y' * 100}" for i in range(1000)), (f"{i}: y" for i in range(10_000))
+    for headers in (many, tiny):
+        status, _, body = exchange(served, get("/health/live", "GET", *headers))
+        assert status == 431
+        assert_problem(body)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,17 @@ def test_wrong_content_type(served: Served, content_type: str) -> None:
     status, _, body = exchange(served, raw)
     assert status == 415
     assert_problem(body)
+
+
+@pytest.mark.parametrize(("coding", "is_taken"), [("gzip", False), ("Identity", True), ("identity, br", False)])
+def test_content_codings(served: Served, coding: str, is_taken: bool) -> None:
+    """BUG-041: a compressed body is 415, not JSON that cannot be read."""
+    request = post(CHAT, json.dumps(BODY).encode(), "Connection: close", f"Content-Encoding: {coding}")
+    status, headers, body = exchange(served, request)
+    assert status == (200 if is_taken else 415)
+    if not is_taken:
+        assert headers["accept-encoding"] == "identity"
+        assert_problem(body)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"])

@@ -97,6 +97,7 @@ def make_engine(
     depth: int = 1,
     max_tokens_per_step: int = 1,
     clock: Clock = time.monotonic,
+    idle_stats_gap_s: float = 0.0,
     vocabulary: Vocabulary = BYTES,
 ) -> Engine:
     config = RunnerConfig(model_path=Path("unused"), n_blocks=1024, max_rows=8, max_model_len=limits.max_model_len)
@@ -107,7 +108,9 @@ def make_engine(
     spec = EngineSpec(name="m", runner="fake", runner_config=config, scheduler=limits, vocabulary=vocabulary)
     card = spec.card(info)
     grammars = GrammarCompiler(vocabulary, endpoint.wake)
-    loop = EngineLoop(endpoint, scheduler, runner, card, grammars, depth=depth, clock=clock)
+    loop = EngineLoop(
+        endpoint, scheduler, runner, card, grammars, depth=depth, clock=clock, idle_stats_gap_s=idle_stats_gap_s
+    )
     return Engine(endpoint, loop, scheduler, runner, card)
 
 

@@ -352,3 +352,16 @@ async def test_stats_come_at_intervals_while_working_and_once_on_falling_idle() 
             assert isinstance(await talker.ended(talker.uid(100 + counter)), Failed)
         await engine.stopped()
         assert engine.endpoint.n_stats == n_before
+
+
+async def test_short_answers_one_after_the_other_make_no_report_each() -> None:
+    """What was not told at once is told later, without another message."""
+    clock = ManualClock()
+    async with running(make_engine(endless, clock=clock, idle_stats_gap_s=0.02)) as engine:
+        talker = await introduced(engine)
+        for counter in range(20):
+            await talker.ended(await talker.submit(counter, max_tokens=1))
+        assert engine.endpoint.n_stats <= 2
+        clock.now_s += 0.02
+        while talker.stats[-1].n_output_tokens < 20:
+            await talker.receive()

@@ -36,12 +36,14 @@ class ThreadNoting:
 
 
 async def test_short_prompts_are_encoded_at_once_and_long_ones_in_a_thread() -> None:
+    """BUG-086: whatever makes them long."""
     text = ThreadNoting()
     text.go.set()
     encoder = PromptEncoder(text)
     short: list[Prompt] = [
         TextPrompt(LONG[1:]),
         ChatPrompt([{"role": "user", "content": "x" * 2000}, {"role": "assistant", "content": None}]),
+        ChatPrompt([{"role": "user", "content": "x"}], template_kwargs={"enable_thinking": False, "effort": "low"}),
         IdsPrompt((1,) * 10_000),
     ]
     long: list[Prompt] = [
@@ -49,6 +51,9 @@ async def test_short_prompts_are_encoded_at_once_and_long_ones_in_a_thread() -> 
         ChatPrompt([{"role": "user", "content": "x" * 2100}] * 2),
         ChatPrompt([{"role": "user", "content": [{"type": "text", "text": "x"}]}]),
         ChatPrompt([{"role": "user", "content": "x"}], tools=[{"type": "function"}]),
+        ChatPrompt([{"role": "user", "content": "x"}], template_kwargs={"effort": LONG}),
+        ChatPrompt([{"role": "user", "content": "x"}], template_kwargs={"efforts": ["x"]}),
+        ChatPrompt([{"role": "user", "content": ""}] * 128),
     ]
     for prompt in [*short, *long]:
         assert await encoder.encode(prompt, 8) == (1,)

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -130,3 +131,21 @@ async def test_a_cancellation_from_outside_passes() -> None:
             await task
         await settle()
         assert asyncio.all_tasks() == before
+
+
+async def test_nothing_is_left_for_the_collector() -> None:
+    """A thousand requests a second would leave it a hundred thousand objects in cycles, and a pause for each stream."""
+
+    async def request() -> None:
+        async with Lifeline(Client().receive):
+            await asyncio.sleep(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            await asyncio.create_task(request())
+            await settle()
+        assert gc.collect() < 20
+    finally:
+        gc.enable()

@@ -122,6 +122,7 @@ def test_repeated_keys_are_found_wherever_they_are() -> None:
         b"{" + b",".join(b'"%d":0' % i for i in range(2 * MAX_NODES)) + b"}",
         b"[" + b"1," * (MAX_VALUES + 1) + b"0]",
         b"[" + b'"",' * (MAX_VALUES + 1) + b"0]",
+        b'""' * (MAX_VALUES + MAX_NODES + 1),
     ],
 )
 def test_bodies_of_too_many_parts(free: bytes) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,14 @@ from tribar.core.errors import (
     Unsupported,
 )
 from tribar.core.inference import InferResponse
+from tribar.modelserver.model_service import ModelService
 from tribar.modelserver.outlets import StreamOutlet
 from tribar.modelserver.repository.control import Control
+from tribar.modelserver.service import Service
 
 NONE = Control()
+MAKE_SERVICE: Callable[..., Service] = ModelService
+"""The type checker's word that it implements the contract."""
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 

@@ -29,6 +29,9 @@ from tribar.core.errors import Internal
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs
 from tribar.core.sampling.philox import uniform
 
+NOTHING_ALLOWED = "no token may be drawn: grammar, logit_bias and min_tokens together forbid the whole vocabulary"
+"""What every runner says of a row where no id is left after step 3: the request asked for it, no part of us failed."""
+
 GREEDY_BELOW = 1e-5
 """Temperatures below this are argmax."""
 
@@ -89,7 +92,7 @@ def masked_logits(
         scores[list(params.suppressed)] = -np.inf
     scores[[token_id for token_id, bias in params.logit_bias if bias <= BAN_AT]] = -np.inf
     if not np.isfinite(scores.max()):
-        raise Internal("no token may be drawn: grammar, logit_bias and min_tokens together forbid the whole vocabulary")
+        raise Internal(NOTHING_ALLOWED)
     return scores
 
 

@@ -5,6 +5,7 @@ a millisecond to most of a second; its request waits outside the plan meanwhile.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Container
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +34,11 @@ nobody has a key, everybody is the tenant "", and only ``MAX_JOBS`` counts."""
 
 RETRY_AFTER_S = 1.0
 
+STACK_BYTES = 128 * 2**20
+"""Of the worker. llguidance follows rules into rules, and ``$ref`` into ``$ref``, by recursion: what fits into the
+longest source takes up to 32 MiB, and the usual 8 MiB end in a crash. It is address space; only what is used is memory.
+Following a compiled grammar does not recurse."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +63,7 @@ class GrammarCompiler:
         self._wake = wake
         self._cache: GrammarCache[LLMatcher] = GrammarCache()
         self._jobs: dict[str, _Job] = {}
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="compile-grammar")
+        self._worker = _deep_worker()
         self._tokenizer: Future[LLTokenizer] | None = None
         if can_follow_grammars(vocabulary):
             self._tokenizer = self._worker.submit(make_tokenizer, vocabulary)
@@ -138,6 +144,17 @@ class GrammarCompiler:
 def can_follow_grammars(vocabulary: Vocabulary) -> bool:
     """Whether an engine with this vocabulary can, on this installation."""
     return bool(vocabulary.end_ids) and is_installed()
+
+
+def _deep_worker() -> ThreadPoolExecutor:
+    """One thread, started already: a thread's stack is what ``threading.stack_size`` says when it begins."""
+    usual = threading.stack_size(STACK_BYTES)
+    try:
+        worker = ThreadPoolExecutor(1, thread_name_prefix="compile-grammar")
+        worker.submit(int)
+    finally:
+        threading.stack_size(usual)
+    return worker
 
 
 def _compile(tokenizer: "Future[LLTokenizer]", grammar: Grammar) -> "LLMatcher":

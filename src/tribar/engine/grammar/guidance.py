@@ -4,6 +4,7 @@ Forced tokens are switched off (``no_forcing``): they would need the model's tok
 mask holds every token that some valid text begins with, however the tokenizer would cut it.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -40,6 +41,8 @@ def is_installed() -> bool:
 
 def make_tokenizer(vocabulary: Vocabulary) -> "LLTokenizer":
     """llguidance's view of ``vocabulary``, which has end ids. A fraction of a second for 50,000 tokens."""
+    # Where RUST_BACKTRACE is set, each rule that an error passes through would walk the whole stack again: minutes.
+    os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     from llguidance import LLTokenizer, TokenizerWrapper
 
     end_ids = sorted(vocabulary.end_ids)
@@ -51,7 +54,8 @@ def compile_grammar(tokenizer: "LLTokenizer", grammar: Grammar) -> "LLMatcher":
     """A matcher at the start of ``grammar``, its first mask computed once so that its tables are warm.
 
     Raises ``InvalidRequest`` without a ``param``, saying why the grammar cannot be followed. Takes milliseconds for
-    ordinary grammars and at most about a second for the worst that the limits let through; releases the GIL.
+    ordinary grammars and at most about a second for the worst that the limits let through; releases the GIL. To be
+    called with a deep stack (``compiler.STACK_BYTES``) unless the source is known to be harmless.
     """
     from llguidance import LLMatcher
 

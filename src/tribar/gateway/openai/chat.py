@@ -130,7 +130,7 @@ def chat_call(body: ChatFields, card: ModelCard, *, trace_id: str) -> OpenAiCall
         grammar=plan.grammar,
         trace_id=trace_id,
     )
-    return replace(call, reading=plan.reading)
+    return call if plan.reading == call.reading else replace(call, reading=plan.reading)
 
 
 def _wants(body: ChatFields) -> Wants:

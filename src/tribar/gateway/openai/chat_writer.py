@@ -31,8 +31,9 @@ class ChatWriter:
         self._opened: set[int] = set()
         reading, token_bytes = head.call.reading, head.vocabulary.token_bytes
         self._reading = reading
+        thinks = bool(reading.reasoning_format)
         self._readers = [
-            ChoiceReader(reading, token_bytes, is_thinking=opens_thinking(prepared.ids, token_bytes))
+            ChoiceReader(reading, token_bytes, is_thinking=thinks and opens_thinking(prepared.ids, token_bytes))
             for prepared in head.prepared
         ]
 

@@ -1,5 +1,6 @@
 """What an answer must look like: the fields of OpenAI and of vLLM, old and new -> one ``Grammar``."""
 
+import operator
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,8 +67,14 @@ class GuidedFields(msgspec.Struct, kw_only=True):
     guided_grammar: Source | None = None
 
 
+_N_FORMS = len(GuidedFields.__struct_fields__)
+_forms = operator.attrgetter(*GuidedFields.__struct_fields__)
+
+
 def grammar_of(body: GuidedFields) -> Grammar | None:
     """What ``body`` asks for. Raises ``InvalidRequest`` for more than one form, ``Unsupported`` for options."""
+    if _forms(body).count(None) == _N_FORMS:
+        return None
     found = [grammar for grammar in _grammars(body) if grammar is not None]
     if len(found) > 1:
         first, second = found[0].param, found[1].param

@@ -31,8 +31,6 @@ class BackendRegistry(Mapping[str, Backend]):
         self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Backend:
-        if name not in _BUILT_IN and name not in self._plugins:
-            raise KeyError(name)
         with self._lock:
             if name not in self._made:
                 self._made[name] = self._factory(name)()

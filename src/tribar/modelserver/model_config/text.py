@@ -49,7 +49,7 @@ def _decode(text: bytes, file: str) -> str:
 
 
 def _bad(file: str, line: int, column: int, reason: str) -> BadModelFile:
-    return BadModelFile(f"{file}:{line}:{column}: {reason}", param=file)
+    return BadModelFile(f"{file}:{line}:{column}: {reason}")
 
 
 def _reason(complaint: str) -> str:
@@ -102,6 +102,7 @@ _EXPLANATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]
     (re.compile(r'Expected ":"\.$'), lambda _: "expected ':' between the field's name and its value"),
     (re.compile(r'Expected ","\.$'), lambda _: "expected ',' or ']'; the elements of a list are separated by commas"),
     (re.compile(r'Expected "\{"\.$'), lambda _: "expected '{'; this field holds fields of its own: { name: value }"),
+    (re.compile(r'Expected "([}>])"\.$'), lambda found: f"expected '{found[1]}'; an opening brace above is not closed"),
     (re.compile(r'Expected "([^"]*)"\.$'), lambda found: f"expected '{found[1]}'"),
     (
         re.compile(r"Expected identifier or number, got (.*)\.$", re.DOTALL),

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tribar.core.errors import Conflict, InvalidRequest, NotFound
+from tribar.modelserver.model_config.inspection import CONFIG_FILE
 from tribar.modelserver.repository.names import check_model_name
-
-CONFIG_FILE = "config.pbtxt"
 
 
 @dataclass(frozen=True, slots=True)

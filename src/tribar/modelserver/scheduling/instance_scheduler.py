@@ -83,9 +83,9 @@ class InstanceScheduler:
             return call.cancel
         try:
             self._enqueue(call, now_ns)
-        except Overloaded:
-            self.recorder.failed("REJECTED", now_ns)
-            raise
+        except Overloaded as error:
+            self.recorder.overflowed()
+            raise Overloaded(f"[request id: {request.id or '<id_unknown>'}] {error.message}") from error
         self._n_inside += 1
         self._look(now_ns)
         return call.cancel
@@ -240,11 +240,10 @@ class InstanceScheduler:
         execution.end_ns = self._clock()
         execution.input_end_ns = execution.input_end_ns or execution.start_ns
         execution.output_start_ns = execution.output_start_ns or execution.end_ns
-        over = [call for call in calls if call.is_over]
-        if len(over) < len(calls) or not all(call.is_failed for call in over):
-            self.recorder.executed(execution)
-        for call in over:
-            self._record_end(call, execution)
+        self.recorder.executed(execution)
+        for call in calls:
+            if call.is_over:
+                self._record_end(call, execution)
 
     def _record_late(self, call: Call) -> None:
         """A decoupled call that outlived its execution."""

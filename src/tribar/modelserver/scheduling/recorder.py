@@ -1,5 +1,6 @@
 """Fills a model's statistics as Triton does, and keeps what its metrics tell beyond them.
 
+Triton's Python backend counts a request whose response is an error as a success; here it is a failure.
 Nothing is pushed: whoever exports metrics reads these counts when it is asked (``telemetry.inference``).
 """
 
@@ -50,6 +51,10 @@ class Recorder:
         self.failures[reason] += 1
         self.statistics.fail.add(self.clock() - enqueued_ns)
 
+    def overflowed(self) -> None:
+        """A request that found the queue full: refused, but no failure among the statistics."""
+        self.failures["REJECTED"] += 1
+
     def succeeded(self, execution: Execution, size: int, enqueued_ns: int, end_ns: int) -> None:
         """A request of an execution that is over."""
         statistics = self.statistics
@@ -63,7 +68,7 @@ class Recorder:
         self.queue_histogram.add(queue_ns)
 
     def executed(self, execution: Execution) -> None:
-        """A batch that ran to its end."""
+        """A batch that ran to its end, also where all of it failed."""
         statistics = self.statistics
         statistics.execution_count += 1
         statistics.last_inference_ms = time_ns() // 1_000_000

@@ -17,7 +17,7 @@ class Detokenizer:
     before the first word. It must be off where the text continues another one.
     """
 
-    __slots__ = ("_decoder", "_skip_ids", "_strips", "_token_bytes")
+    __slots__ = ("_decoder", "_is_held", "_skip_ids", "_strips", "_token_bytes")
 
     def __init__(
         self,
@@ -30,16 +30,29 @@ class Detokenizer:
         self._skip_ids = skip_ids
         self._strips = strip_leading_space
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._is_held = False
 
     def push(self, ids: Iterable[int]) -> str:
         """Text that became certain with ``ids`` (non-negative); never half a character, possibly empty."""
         table, skip = self._token_bytes, self._skip_ids
         size = len(table)
-        return self._emit(self._decoder.decode(b"".join(table[i] for i in ids if i < size and i not in skip)))
+        return self._emit(self._decode(b"".join([table[i] for i in ids if i < size and i not in skip])))
 
     def flush(self) -> str:
         """What the end of the sequence makes certain: an unfinished character becomes U+FFFD."""
+        self._is_held = False
         return self._emit(self._decoder.decode(b"", final=True))
+
+    def _decode(self, data: bytes) -> str:
+        """The library's decoder is Python: whole characters, which most tokens are, go past it."""
+        if not self._is_held:
+            try:
+                return data.decode()
+            except UnicodeDecodeError:
+                pass
+        text = self._decoder.decode(data)
+        self._is_held = bool(self._decoder.getstate()[0])
+        return text
 
     def _emit(self, text: str) -> str:
         if self._strips and text:

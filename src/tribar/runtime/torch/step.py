@@ -9,6 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from tribar.core.ids import Row
+from tribar.core.sampling.reference import NOTHING_ALLOWED
 from tribar.runtime.runner import RowResult, StepResult
 from tribar.runtime.torch.layout import Item
 from tribar.runtime.torch.logprobs import Scored, read, score
@@ -18,7 +19,7 @@ from tribar.runtime.torch.transfer import HostCopy, upload
 
 MESSAGES = {
     NOT_FINITE: "the model gave non-finite logits for this row",
-    ALL_FORBIDDEN: "no token may be drawn: grammar, logit_bias and min_tokens together forbid the whole vocabulary",
+    ALL_FORBIDDEN: NOTHING_ALLOWED,
 }
 
 Arrays = list[npt.NDArray[np.generic]]

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +77,52 @@ def test_the_second_request_for_a_grammar_is_free(rig: Rig) -> None:
     assert again is not first
     assert again.param == "structured_outputs.regex"
     assert again.mask()[3] & (1 << (ord("a") - 96))
+
+
+def chain(n_rules: int, last: str, name: str = "r", n_groups: int = 0) -> str:
+    """A rule that is the next rule, and so on to the ``last``."""
+    left, right = "(" * n_groups, ")" * n_groups
+    links = [f"{name}{i}:{left}{name}{i + 1}{right}" for i in range(n_rules)]
+    return "\n".join([f"lark:guided_grammar:start: {name}0", *links, f"{name}{n_rules}: {last}"])
+
+
+def schema_chain(n_references: int) -> str:
+    definitions = ",".join(f'"{i}":{{"items":{{"$ref":"#/$defs/{i + 1}"}}}}' for i in range(n_references))
+    return f'json_schema:response_format:{{"$defs":{{{definitions},"{n_references}":{{}}}},"$ref":"#/$defs/0"}}'
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [chain(4800, '"a"'), chain(1000, '"a"', n_groups=25), chain(4800, '"a"', "R"), schema_chain(1500)],
+    ids=["rules", "groups", "terminals", "schema"],
+)
+def test_what_nests_as_deep_as_a_source_is_long_does_not_end_the_process(rig: Rig, grammar: str) -> None:
+    """llguidance recurses, and an overflow of the stack is a crash of the whole engine."""
+    assert rig.compiler.request(submit(1, grammar)) is None
+    outcome = rig.outcomes(1)[1]
+    assert not isinstance(outcome, TribarError)
+    assert outcome.mask().any()
+    assert not outcome.error
+
+
+def test_an_error_below_many_rules_is_told_soon(rig: Rig) -> None:
+    """Also where RUST_BACKTRACE is set, when llguidance would take minutes to note all the rules it passed through."""
+    code = "from tests.unit.engine.grammar.test_compiler import complain; complain()"
+    environment = {**os.environ, "RUST_BACKTRACE": "1"}
+    environment.pop("RUST_LIB_BACKTRACE", None)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
+    assert ran.stdout == 'guided_grammar: at 2002(8): unknown name: "nowhere"\n', ran.stderr
+
+
+def complain() -> None:
+    """Print the error of a grammar that is wrong in its last rule; to be run in a process of its own."""
+    rig = Rig()
+    rig.compiler.request(submit(1, chain(2000, "nowhere")))
+    outcome = rig.outcomes(1)[1]
+    rig.compiler.close()
+    assert isinstance(outcome, InvalidRequest)
+    print(outcome.message)
 
 
 def test_requests_for_one_grammar_share_a_job(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

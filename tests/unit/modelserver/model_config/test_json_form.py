@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInstanceGroup
 
@@ -91,6 +91,7 @@ CONFIGS = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(CONFIGS)
 def test_text_to_config_to_json_to_config(config: ModelConfig) -> None:
     assert parse_config(str(config), file="f") == config

@@ -2,7 +2,7 @@
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -67,6 +67,7 @@ REFUSED = [
     ("input { dims: [ 1, 2, ] }", "1:23", "expected an integer but found ']'"),
     ("input { dims: 1.5 }", "1:15", "expected an integer but found '1.5'"),
     ('input [ { name: "x" },\n', "2:1", "expected '{'"),
+    ('input { name: "x"\n', "1:15", "expected '}'; an opening brace above is not closed"),
     ("max_batch_size: 99999999999", "1:17", "99999999999 does not fit"),
     ("max_batch_size: 1\nmax_batch_size: 2", "2:17", "'max_batch_size' is set twice"),
     ("dynamic_batching {}\nsequence_batching {}", "2:1", "'sequence_batching' excludes 'dynamic_batching'"),
@@ -136,6 +137,7 @@ TOKENS += [
 ]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.lists(st.sampled_from(TOKENS), max_size=12).map(" ".join), st.text(max_size=40)))
 def test_any_text_is_parsed_as_protobuf_does_or_refused(text: str) -> None:
     try:

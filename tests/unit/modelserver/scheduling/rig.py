@@ -19,6 +19,7 @@ from tribar.modelserver.scheduling.recorder import Recorder
 from tribar.modelserver.signature import Signature, TensorSpec
 
 MS = 1_000_000
+ALONE = BatchingPolicy(max_batch_size=16, shares_batches=False)
 
 
 class SleepInstance:
@@ -65,6 +66,7 @@ class Outcome:
     cancel: Callable[[], None] = lambda: None
     ended: list[str] = field(default_factory=list)
     name: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def respond(self, response: InferResponse) -> None:
         assert self.end_ns is None, "after the final answer"
@@ -81,6 +83,7 @@ class Outcome:
     def _end(self) -> None:
         self.end_ns = self.loop.time_ns()
         self.ended.append(self.name)
+        self.over.set()
 
     @property
     def error(self) -> str | None:
@@ -170,3 +173,16 @@ class Rig:
     @property
     def batches(self) -> list[list[str]]:
         return [batch for instance in self.instances for batch in instance.batches]
+
+
+def near(time_ns: int | None, expected_ms: float) -> bool:
+    return time_ns is not None and abs(time_ns - expected_ms * MS) <= 2
+
+
+def busy(rig: Rig) -> Outcome:
+    """Occupy the only instance."""
+    return rig.send()
+
+
+def half_a_second() -> list[SleepInstance]:
+    return [SleepInstance(lambda size: 0.5)]

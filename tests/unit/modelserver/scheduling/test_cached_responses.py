@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.unit.modelserver.scheduling.rig import Outcome, Rig, SleepInstance, signature
+from tests.unit.modelserver.scheduling.rig import Rig, SleepInstance, signature
 from tests.unit.modelserver.scheduling.virtual_loop import VirtualLoop, run_virtually
 
 from tribar.core.errors import Unavailable
@@ -13,15 +13,10 @@ from tribar.modelserver.response_cache import ResponseCache
 ALONE = BatchingPolicy(max_batch_size=16, shares_batches=False)
 
 
-async def answered(outcome: Outcome) -> None:
-    while outcome.end_ns is None:
-        await asyncio.sleep(0.001)
-
-
 def test_the_second_of_two_equal_requests_runs_nothing() -> None:
     async def body(loop: VirtualLoop) -> None:
         rig = Rig(loop, ALONE, cache=ResponseCache(100_000))
-        await answered(rig.send([[5.0]]))
+        await rig.send([[5.0]]).over.wait()
         before_ns = loop.time_ns()
         hit = rig.send([[5.0]])
         assert hit.end_ns == before_ns
@@ -59,7 +54,7 @@ def test_errors_are_not_remembered_and_decoupled_models_have_no_cache() -> None:
         failing = Rig(loop, ALONE, [SleepInstance(fault=fault)], cache=cache)
         decoupled = Rig(loop, ALONE, cache=cache, model=signature(is_decoupled=True))
         for rig in (failing, decoupled):
-            await answered(rig.send([[5.0]]))
+            await rig.send([[5.0]]).over.wait()
             rig.send([[5.0]])
             await rig.drain()
             assert rig.batches == [["0"], ["1"]]
@@ -71,7 +66,7 @@ def test_errors_are_not_remembered_and_decoupled_models_have_no_cache() -> None:
 def test_a_hit_keeps_its_place_in_the_order() -> None:
     async def body(loop: VirtualLoop) -> None:
         rig = Rig(loop, ALONE, preserves_order=True, cache=ResponseCache(100_000))
-        await answered(rig.send([[5.0]]))
+        await rig.send([[5.0]]).over.wait()
         rig.send([[6.0]])
         await asyncio.sleep(0.001)
         hit = rig.send([[5.0]])
