@@ -12,8 +12,9 @@ from tritonclient.utils import InferenceServerException
 
 from tribar.core.errors import TribarError
 from tribar.core.tensors import DataType, Tensor
-from tribar.modelserver.fake_service import FakeModel, FakeService
+from tribar.modelserver.fake_service import FakeModel
 from tribar.modelserver.grpc import GrpcServer
+from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.signature import Signature, TensorSpec
@@ -68,7 +69,7 @@ def repeat(responses: Sequence[int | TribarError]) -> FakeModel:
 
 
 @asynccontextmanager
-async def serving(service: FakeService, *, has_shared_memory: bool = True, **changes: Any) -> AsyncIterator[str]:
+async def serving(service: Service, *, has_shared_memory: bool = True, **changes: Any) -> AsyncIterator[str]:
     """The address of a server before ``service``."""
     memory = SharedMemory(is_enabled=has_shared_memory)
     server = GrpcServer(service, shared_memory=memory, settings=ServerSettings(), address="127.0.0.1:0", **changes)
