@@ -113,7 +113,7 @@ class Generation:
 def read_request(signature: Signature, version: str, root: Object) -> InferRequest:
     """The request: fields with the names of inputs are these, ``id`` its id, and all others parameters.
 
-    Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field.
+    Raises ``unreadable_json`` and ``InvalidRequest`` naming the field.
     """
     inputs: list[Tensor] = []
     parameters: dict[str, ParameterValue] = {}
