@@ -47,6 +47,8 @@ class InferResult(msgspec.Struct):
     cpu_s: float
     sent_bytes: float
     received_bytes: float
+    n_all: int
+    """Requests in all, those of the warm-up included."""
 
     @property
     def per_s(self) -> float:
@@ -66,7 +68,7 @@ class _Load:
         self.plan = plan
         self.is_over = asyncio.get_running_loop().create_future()
         self.latencies_s: list[float] = []
-        self.n_sent_bytes = self.n_received_bytes = 0
+        self.n_sent_bytes = self.n_received_bytes = self.n_all = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -89,10 +91,13 @@ class _Load:
         for transport, _ in connections:
             transport.abort()
         n = len(self.latencies_s)
-        return InferResult(self.latencies_s, wall_s, cpu_s, self.n_sent_bytes / n, self.n_received_bytes / n)
+        return InferResult(
+            self.latencies_s, wall_s, cpu_s, self.n_sent_bytes / n, self.n_received_bytes / n, self.n_all
+        )
 
     def count(self, latency_s: float) -> None:
         """One request was answered."""
+        self.n_all += 1
         self.latencies_s.append(latency_s)
         if len(self.latencies_s) == self.plan.n_requests:
             self.end()

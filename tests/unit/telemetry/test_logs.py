@@ -13,7 +13,6 @@ import pytest
 from tribar.telemetry.logs import MAX_TEXT_CHARS, LogFormat, configure_logging
 
 
-
 class LogFile:
     """What a handler has written."""
 

@@ -29,7 +29,6 @@ Methods = Mapping[str, Endpoint]
 """What a path answers, by method."""
 
 
-
 class Found(NamedTuple):
     """What a path names, "" where it names none."""
 

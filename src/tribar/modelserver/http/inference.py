@@ -29,9 +29,7 @@ _LENGTH: Final = b"inference-header-content-length"
 class Inference:
     """Reads a request, asks the service, writes its answer."""
 
-    def __init__(
-        self, service: Service, bodies: BodyReader, patience: Overdue, shared_memory: SharedMemory
-    ) -> None:
+    def __init__(self, service: Service, bodies: BodyReader, patience: Overdue, shared_memory: SharedMemory) -> None:
         self._service = service
         self._bodies = bodies
         self._patience = patience
