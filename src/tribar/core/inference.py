@@ -3,6 +3,8 @@ extensions: classification, parameters, schedule policy, sequences)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tribar.core.errors import TribarError
 from tribar.core.tensors import Tensor
@@ -11,11 +13,10 @@ ParameterValue = bool | int | float | str
 Parameters = Mapping[str, ParameterValue]
 
 
-@dataclass(slots=True, kw_only=True)
-class InferRequest:
-    """One inference, as HTTP, gRPC, an ensemble or a model (business logic scripting) asks for it.
+class InferRequest(NamedTuple):
+    """One inference, as HTTP, gRPC, an ensemble or a model (business logic scripting) asks for it. Made by keywords.
 
-    Never written once it is made (``frozen`` would say so at ten times the cost of making one).
+    A frozen dataclass would cost several times as much to make.
 
     ``model_version`` "" lets the model's version policy choose. ``outputs`` are the names that are wanted, None all of
     them. ``priority`` 0 is the model's default, 1 the most urgent. ``timeout_us`` bounds the time in the queue, 0 is
@@ -28,7 +29,7 @@ class InferRequest:
     id: str = ""
     inputs: Sequence[Tensor] = ()
     outputs: Sequence[str] | None = None
-    parameters: Parameters = field(default_factory=dict)
+    parameters: Parameters = MappingProxyType({})
     priority: int = 0
     timeout_us: int = 0
     deadline_s: float | None = None
