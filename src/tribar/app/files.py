@@ -17,8 +17,7 @@ def read_text(path: Path, param: str) -> str:
     Never waits: what is no file (a pipe, a device, a directory) is refused, not read.
     """
     try:
-        # Opening a pipe would wait for its writer.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:  # noqa: PTH123
+        with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InvalidRequest(f"{path}: not a regular file", param=param)
             content = file.read(MAX_FILE_BYTES + 1)
@@ -29,6 +28,11 @@ def read_text(path: Path, param: str) -> str:
         raise InvalidRequest(f"{path}: {error.strerror or error}", param=param) from error
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"{path}: not UTF-8 at byte {error.start}", param=param) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe would wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def read_toml(path: Path, param: str) -> dict[str, Any]:
