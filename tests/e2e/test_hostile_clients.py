@@ -37,8 +37,12 @@ def connect(server: Server, sent: bytes = b"", receive_buffer: int | None = None
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.settimeout(20)
-    connection.connect(("127.0.0.1", server.port))
-    connection.sendall(sent)
+    try:
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(sent)
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 
