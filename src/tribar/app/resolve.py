@@ -92,8 +92,7 @@ def resolve(
     max_num_seqs = engine.max_num_seqs or (min(64, 32 * machine.cores) if on_cpu else 256)
     asked_len = _asked_len(config, model)
     fixed_bytes = _fixed_bytes(engine, model, runner)
-    block_bytes = int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner))
-    block_bytes += BOOKKEEPING_BYTES if on_cpu else 0  # an accelerator's memory holds none of it
+    block_bytes = _block_bytes(engine, model, runner)
     wanted_len = asked_len or model.context_length
     pool_bytes = _pool_bytes(
         engine,
@@ -180,6 +179,12 @@ def _weights_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
     if model.is_fake:
         return 0
     return int(model.n_parameters * _known(asked, WEIGHT_BYTES[runner], runner, "weights"))
+
+
+def _block_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
+    """What a block takes in the memory that holds the cache; an accelerator's has none of the bookkeeping."""
+    kept_bytes = BOOKKEEPING_BYTES if engine.device == "cpu" else 0
+    return int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner)) + kept_bytes
 
 
 def _kv_number_bytes(engine: EngineConfig, runner: str) -> float:
