@@ -4,6 +4,7 @@ extensions: classification, parameters, schedule policy, sequences)."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tribar.core.errors import TribarError
 from tribar.core.tensors import Tensor
 
 ParameterValue = bool | int | float | str
@@ -38,7 +39,8 @@ class InferRequest:
 class InferResponse:
     """One response. A decoupled model gives any number for a request; ``is_final`` is set on the last.
 
-    ``outputs`` may be empty on a final response that only ends the request.
+    ``outputs`` may be empty on a final response that only ends the request. ``error`` stands in the place of outputs
+    where a decoupled model failed with this response and goes on; an error that ends a request is raised instead.
     """
 
     model_name: str
@@ -47,3 +49,4 @@ class InferResponse:
     outputs: Sequence[Tensor] = ()
     parameters: Parameters = field(default_factory=dict)
     is_final: bool = True
+    error: TribarError | None = None

@@ -1,6 +1,6 @@
 """The contract between the scheduler of a model and what runs it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,8 @@ class Device(StrEnum):
 class InstanceSpec:
     """One instance to be made. ``directory`` is the version's (MODEL/1), ``n_threads`` its share of the cores.
 
-    ``infer`` asks any model of this server (business logic scripting): all responses, in order.
+    ``infer`` asks any model of this server (business logic scripting): all responses, in order; ``control`` is for
+    models that load others.
     """
 
     name: str
@@ -39,12 +40,29 @@ class InstanceSpec:
     device_id: int = 0
     n_threads: int = 1
     infer: "Callable[[InferRequest], AsyncResponses] | None" = None
+    control: "ModelControl | None" = None
+
+
+class ModelControl(Protocol):
+    """What a model may do to its server's models; see ``service.Service``."""
+
+    def is_model_ready(self, name: str, version: str = "") -> bool:
+        """Whether this version can infer."""
+        ...
+
+    async def load(self, name: str, parameters: Mapping[str, str | bytes | int | bool] | None = None) -> None:
+        """Load or reload."""
+        ...
+
+    async def unload(self, name: str, *, unload_dependents: bool = False) -> None:
+        """Stop serving it."""
+        ...
 
 
 class AsyncResponses(Protocol):
     """An async iterator of responses that can be closed early."""
 
-    def __aiter__(self) -> "AsyncResponses": ...
+    def __aiter__(self) -> AsyncIterator[InferResponse]: ...
 
     async def __anext__(self) -> InferResponse:
         """The next one."""

@@ -1,0 +1,37 @@
+"""The backends that the contract suite runs over. A new backend is added here, nowhere else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from tribar.modelserver.backends.base import Backend
+from tribar.modelserver.backends.fake import FakeBackend
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCase:
+    """``write_identity`` puts a model's files into a version directory: OUTPUT0 is INPUT0, FP32 of dims [-1], in
+    batches of up to 8. ``write_broken`` puts one there that cannot be loaded. Both give the backend's configuration,
+    which may leave out what ``complete`` finds in the files.
+    """
+
+    make_backend: Callable[[], Backend]
+    write_identity: Callable[[Path], ModelConfig]
+    write_broken: Callable[[Path], ModelConfig]
+
+
+def _fake_identity(_: Path) -> ModelConfig:
+    return ModelConfig(backend="fake", max_batch_size=8)
+
+
+def _fake_broken(_: Path) -> ModelConfig:
+    config = ModelConfig(backend="fake", max_batch_size=8)
+    config.parameters["fail_open"].string_value = "0"
+    return config
+
+
+BACKENDS: dict[str, BackendCase] = {
+    "fake": BackendCase(FakeBackend, _fake_identity, _fake_broken),
+}
