@@ -133,13 +133,17 @@ def test_no_pickle_is_run(tmp_path: Path) -> None:
     pickled = {"path_name": "tensor_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
     opaque = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": False, "tensor_meta": None}
     config = "data/constants/model_constants_config.json"
+    constants = json.dumps({"config": {"c": opaque}}).encode()
     for changes in (
         {"data/sample_inputs/model.pt": bomb(target)},
         {"data/constants/model.pt": bomb(target)},
         {"data/weights/model.pt": bomb(target)},
         {config: json.dumps({"config": {"c": pickled}}).encode(), "data/constants/tensor_0": bomb(target)},
-        {config: json.dumps({"config": {"c": opaque}}).encode(), "data/constants/opaque_obj_0": pickle.dumps(Bomb(target))},
-        {config: json.dumps({"config": {"c": opaque}}).encode(), "data/constants/tensor_0": b""},
+        {
+            config: json.dumps({"config": {"c": opaque}}).encode(),
+            "data/constants/opaque_obj_0": pickle.dumps(Bomb(target)),
+        },
+        {config: constants, "data/constants/tensor_0": b""},
         {"data/aotinductor/model/code.so": b"\x7fELF"},
     ):
         write_scaled(file)
