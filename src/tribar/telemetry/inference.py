@@ -108,18 +108,10 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[InferenceCounts], float]]] = {
 class InferenceMetrics(Collector):
     """The families of all model versions; made once per registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._sources: list[InferenceSource] = []
+    def __init__(self, registry: CollectorRegistry, read_sources: Callable[[], Sequence[InferenceSource]]) -> None:
+        """``read_sources`` tells what is loaded now."""
+        self._read_sources = read_sources
         registry.register(self)
-
-    def add(self, source: InferenceSource) -> Callable[[], None]:
-        """Show a model version; returns how to take it away when it is unloaded (idempotent)."""
-        self._sources.append(source)
-
-        def remove() -> None:
-            self._sources = [other for other in self._sources if other is not source]
-
-        return remove
 
     def describe(self) -> Iterable[Metric]:
         """The families, without series: their names are taken whatever is loaded."""
@@ -127,7 +119,7 @@ class InferenceMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Everything, as it is now."""
-        return self._families(tuple(self._sources))
+        return self._families(self._read_sources())
 
     def _families(self, sources: Sequence[InferenceSource]) -> Iterable[Metric]:
         for name, (text, read) in _COUNTERS.items():

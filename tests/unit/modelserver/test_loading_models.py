@@ -214,3 +214,16 @@ async def test_polling_follows_the_repository(tmp_path: Path) -> None:
         assert not service.is_model_ready("c")
         with pytest.raises(NotFound):
             service.signature("c")
+
+
+async def test_a_model_that_fails_its_warm_up_does_not_serve(tmp_path: Path) -> None:
+    warmup = """model_warmup [ { name: "first" batch_size: 1 inputs {
+        key: "INPUT0" value: { data_type: TYPE_FP32 dims: [ 2 ] zero_data: true } } } ]"""
+    write_model(tmp_path, "good", config_text(warmup))
+    write_model(tmp_path, "bad", config_text(warmup + parameter("fail", "too cold")))
+    async with serving(tmp_path) as (service, backend):
+        await service.load("good")
+        assert service.statistics("good")[0].inference_count == 0
+        with pytest.raises(InvalidRequest, match="warmup sample 'first': too cold"):
+            await service.load("bad")
+        assert len(backend.instances) == 1

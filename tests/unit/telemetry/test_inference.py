@@ -35,7 +35,8 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
 
 def test_a_scrape_tells_what_the_recorder_counted_by_tritons_names() -> None:
     registry = CollectorRegistry()
-    metrics = InferenceMetrics(registry)
+    loaded: list[InferenceSource] = []
+    InferenceMetrics(registry, lambda: loaded)
     recorder = Recorder("identity", "1", clock=lambda: 20 * MS)
     execution = Execution(
         [], start_ns=7 * MS, input_end_ns=8 * MS, output_start_ns=12 * MS, end_ns=15 * MS, batch_size=3
@@ -43,7 +44,7 @@ def test_a_scrape_tells_what_the_recorder_counted_by_tritons_names() -> None:
     recorder.executed(execution)
     recorder.succeeded(execution, 3, 2 * MS, 15 * MS)
     recorder.failed("REJECTED", 5 * MS)
-    remove = metrics.add(source(recorder, 4))
+    loaded.append(source(recorder, 4))
 
     found = samples(registry)
     expected = {
@@ -66,18 +67,18 @@ def test_a_scrape_tells_what_the_recorder_counted_by_tritons_names() -> None:
     assert found["tribar_inference_queue_seconds_bucket", "identity", "0.005"] == 1
     assert found["tribar_inference_queue_seconds_bucket", "identity", "+Inf"] == 1
 
-    remove()
-    remove()
+    loaded.clear()
     assert samples(registry) == {}
 
 
 def test_two_versions_have_their_own_series() -> None:
     registry = CollectorRegistry()
-    metrics = InferenceMetrics(registry)
+    loaded: list[InferenceSource] = []
+    InferenceMetrics(registry, lambda: loaded)
     for name in ("one", "two"):
         recorder = Recorder(name, "1", clock=lambda: MS)
         recorder.failed("OTHER", 0)
-        metrics.add(source(recorder, 0))
+        loaded.append(source(recorder, 0))
     found = samples(registry)
     assert found["nv_inference_request_failure", "one", "OTHER"] == 1
     assert found["nv_inference_request_failure", "two", "OTHER"] == 1
