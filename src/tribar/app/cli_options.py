@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tribar.app.config import ServeConfig
-from tribar.app.option_kinds import Switch
+from tribar.app.option_kinds import Switch, Texts
 from tribar.app.settings import Option, load_config, options
 from tribar.core.errors import InvalidRequest
 
@@ -45,6 +45,9 @@ def _config_of(given: dict[str, Any]) -> ServeConfig:
     if argument is not None and flag is not None and argument != flag:
         raise InvalidRequest(f"two models: {argument} and --model {flag}\ntry: one server for each", param="model")
     given["model"] = argument if argument is not None else flag
+    for name, value in given.items():
+        if isinstance(value, list):  # a flag that may be repeated
+            given[name] = ",".join(value) if value else None
     file = given.pop("config") or os.environ.get("TRIBAR_CONFIG") or None
     return load_config(given, os.environ, None if file is None else Path(file))
 
@@ -74,6 +77,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         names = f"{option.flag}/--no-{option.flag[2:]}"
         return _keyword(option.key, Annotated[bool | None, typer.Option(names, metavar="", **common)])
     flag = typer.Option(option.flag, metavar=option.kind.metavar, **common)
+    if isinstance(option.kind, Texts):
+        return _keyword(option.key, Annotated[list[str] | None, flag])
     return _keyword(option.key, Annotated[str | None, flag])
 
 

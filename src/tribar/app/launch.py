@@ -57,7 +57,7 @@ def launch(config: ServeConfig) -> int:
                 directory,
                 edge,
                 language_model=language_model,
-                make_models=_make_models(config, machine),
+                make_models=_make_models(config, machine, edge),
             )
             return uvloop.run(front_end.run(console, started_s))
         finally:
@@ -87,7 +87,9 @@ def _language_model(config: ServeConfig, machine: MachineFacts) -> tuple[OpenedM
     return opened, resolve(config, machine, opened.facts, accelerator)
 
 
-def _make_models(config: ServeConfig, machine: MachineFacts) -> Callable[[CollectorRegistry], Models] | None:
+def _make_models(
+    config: ServeConfig, machine: MachineFacts, edge: Edge
+) -> Callable[[CollectorRegistry], Models] | None:
     if not config.modelserver.model_repository:
         return None
     try:
@@ -95,4 +97,5 @@ def _make_models(config: ServeConfig, machine: MachineFacts) -> Callable[[Collec
     except ModuleNotFoundError as error:
         message = f"--model-repository needs {error.name}\ntry: pip install 'tribar[models]'"
         raise InvalidRequest(message, param="model_repository") from error
-    return functools.partial(HostedModels, config.modelserver, machine, config.server.host)
+    tenant_of = None if edge.keys is None else edge.keys.tenant_of
+    return functools.partial(HostedModels, config.modelserver, machine, config.server.host, tenant_of)

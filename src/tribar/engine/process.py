@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 
 from tribar.core.errors import Conflict, Internal, InvalidRequest, TribarError
+from tribar.core.parent import die_with_parent
 from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.loop import EngineLoop
-from tribar.engine.parent import die_with_parent
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.spec import EngineSpec
 from tribar.runtime.runners import create_runner

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 from typing import Final
 
 from tribar.core.errors import Unsupported
@@ -22,10 +23,11 @@ _BUILT_IN: Final = {
 class BackendRegistry(Mapping[str, Backend]):
     """Makes each backend once, when it is first asked for. Looking up raises ``Unsupported`` where it cannot be used.
 
-    Safe in several threads.
+    ``special`` are made in place of others of their names. Safe in several threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, special: Mapping[str, MakeBackend] = MappingProxyType({})) -> None:
+        self._special = special
         self._plugins: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
         self._made: dict[str, Backend] = {}
         self._lock = threading.Lock()
@@ -44,6 +46,8 @@ class BackendRegistry(Mapping[str, Backend]):
 
     def _factory(self, name: str) -> MakeBackend:
         try:
+            if name in self._special:
+                return self._special[name]
             if name in self._plugins:
                 factory: MakeBackend = self._plugins[name].load()
                 return factory

@@ -1,4 +1,4 @@
-"""An engine must not outlive the process that started it."""
+"""A child process must not outlive the process that started it."""
 
 import ctypes
 import os

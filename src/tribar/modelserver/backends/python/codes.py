@@ -1,0 +1,30 @@
+"""Triton's error codes by name, as errors of the one tree."""
+
+from collections.abc import Mapping
+
+from tribar.core.errors import (
+    Cancelled,
+    Conflict,
+    Internal,
+    InvalidRequest,
+    NotFound,
+    TribarError,
+    Unavailable,
+    Unsupported,
+)
+
+_ERRORS: Mapping[str, type[TribarError]] = {
+    "UNKNOWN": InvalidRequest,  # Triton answers 400
+    "INTERNAL": Internal,
+    "NOT_FOUND": NotFound,
+    "INVALID_ARG": InvalidRequest,
+    "UNAVAILABLE": Unavailable,
+    "UNSUPPORTED": Unsupported,
+    "ALREADY_EXISTS": Conflict,
+    "CANCELLED": Cancelled,
+}
+
+
+def error_of(code: str, message: str) -> TribarError:
+    """What a model's ``TritonError`` becomes."""
+    return _ERRORS[code](message)

@@ -1,0 +1,149 @@
+"""The worker's end of the socket, blocking and shared by whatever threads the model has.
+
+There is no reader thread, since a hand-over to another thread would cost more than many a model. Whoever waits for a
+message reads for everybody: the first waiter takes the turn, hands what it read to the others, and passes the turn on
+when it has its own.
+"""
+
+import os
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from tribar.modelserver.backends.python.arena import Arena
+from tribar.modelserver.backends.python.messages import (
+    Answer,
+    BlockRef,
+    Complete,
+    Execute,
+    Finalize,
+    Freed,
+    Open,
+    ToFrontEnd,
+    ToWorker,
+    worker_frames,
+)
+from tribar.modelserver.backends.python.parcel import INLINE_BYTES, Parcel
+
+_RECEIVE_BYTES = 256 * 1024
+
+Work = Open | Complete | Execute | Finalize
+
+T = TypeVar("T")
+
+
+class Channel:
+    """Sends and receives. Every method may be called in any thread."""
+
+    def __init__(self, connection: socket.socket, arena: Arena) -> None:
+        self._socket = connection
+        self._frames = worker_frames()
+        self._arena = arena
+        self._write_lock = threading.Lock()  # guards the arena, too
+        self._deferred: deque[ToFrontEnd] = deque()
+        self._turn = threading.Condition()
+        self._is_reading = False
+        self._work: deque[Work] = deque()
+        self._answers: dict[int, deque[Answer]] = {}
+
+    def send(self, message: ToFrontEnd) -> None:
+        """Send a message without tensors."""
+        with self._write_lock:
+            self._socket.sendall(self._frames.frame(message))
+        self._send_deferred()
+
+    def send_parcel(self, parcel: Parcel, message: Callable[[BlockRef | None], ToFrontEnd]) -> None:
+        """Send a message with the tensors of ``parcel``."""
+        with self._write_lock:
+            if parcel.n_bytes > INLINE_BYTES and not self._arena.has_free(parcel.n_bytes):
+                self._poll()
+            self._socket.sendall(self._frames.frame(message(parcel.seal(self._arena))))
+        self._send_deferred()
+
+    def send_soon(self, message: ToFrontEnd) -> None:
+        """Send at once, or when the thread that is sending has finished: for ``__del__``, which must not wait."""
+        self._deferred.append(message)
+        self._send_deferred()
+
+    def next_work(self) -> Work:
+        """Wait for the front end to want something. Ends the process when the front end is gone."""
+        return self._take(self._work)
+
+    def open_call(self, call: int) -> None:
+        """Keep the answers to ``call``."""
+        self._answers[call] = deque()
+
+    def next_answer(self, call: int) -> Answer:
+        """Wait for an answer."""
+        return self._take(self._answers[call])
+
+    def close_call(self, call: int) -> None:
+        """Answers that still come are dropped."""
+        self._answers.pop(call, None)
+
+    def _take(self, box: deque[T]) -> T:
+        while True:
+            with self._turn:
+                while not box and self._is_reading:
+                    self._turn.wait()
+                if box:
+                    return box.popleft()
+                self._is_reading = True
+            messages, freed = self._receive()
+            if freed:
+                with self._write_lock:
+                    self._arena.give_back(freed)
+            self._pass_turn(messages)
+
+    def _poll(self) -> None:
+        """Learn which blocks are free again, without waiting. The caller holds the write lock."""
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            if self._is_reading:
+                return
+            self._is_reading = True
+        finally:
+            self._turn.release()
+        messages: list[ToWorker] = []
+        while select.select([self._socket], [], [], 0)[0]:
+            received, freed = self._receive()
+            messages += received
+            self._arena.give_back(freed)
+        self._pass_turn(messages)
+
+    def _receive(self) -> tuple[list[ToWorker], list[int]]:
+        """What has come, and the blocks that the front end has done with."""
+        data = self._socket.recv(_RECEIVE_BYTES)
+        if not data:
+            os._exit(0)  # the front end is gone, and nobody is left to finalize for
+        messages = list(self._frames.feed(data))
+        freed: list[int] = []
+        for message in messages:
+            if isinstance(message, Freed):
+                freed += message.blocks
+            elif isinstance(message, Execute | Answer):
+                freed += message.freed
+        return messages, freed
+
+    def _pass_turn(self, messages: Iterable[ToWorker]) -> None:
+        with self._turn:
+            for message in messages:
+                if isinstance(message, Answer):
+                    if message.call in self._answers:
+                        self._answers[message.call].append(message)
+                elif not isinstance(message, Freed):
+                    self._work.append(message)
+            self._is_reading = False
+            self._turn.notify_all()
+
+    def _send_deferred(self) -> None:
+        while self._deferred and self._write_lock.acquire(blocking=False):
+            try:
+                while self._deferred:
+                    self._socket.sendall(self._frames.frame(self._deferred.popleft()))
+            finally:
+                self._write_lock.release()

@@ -1,0 +1,185 @@
+"""The model server's HTTP front: one ASGI application for everything below ``/v2``."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from tribar.core.errors import InvalidRequest, TribarError
+from tribar.modelserver.http.body import BodyReader
+from tribar.modelserver.http.exchange import JSON, Answer, Endpoint, Exchange
+from tribar.modelserver.http.generate import Generation
+from tribar.modelserver.http.inference import Inference
+from tribar.modelserver.http.models import ModelEndpoints
+from tribar.modelserver.http.problem import error_body, status_of
+from tribar.modelserver.http.repository import RepositoryEndpoints
+from tribar.modelserver.http.setting_endpoints import SettingEndpoints
+from tribar.modelserver.http.shared_memory_endpoints import SharedMemoryEndpoints
+from tribar.modelserver.service import Service
+from tribar.modelserver.settings import ServerSettings
+from tribar.modelserver.shared_memory import SharedMemory
+
+_log = logging.getLogger(__name__)
+
+Methods = Mapping[str, Endpoint]
+"""What a path answers, by method."""
+
+_BODY_TIMEOUT_S: Final = 60.0
+_MAX_VERSION: Final = 2**63 - 1
+_NOT_FOUND: Final = Answer(404, (error_body("Not Found"),))
+_WRONG_METHOD: Final = Answer(405, (error_body("Method Not Allowed"),))
+
+
+class HttpFront:
+    """Answers requests by asking ``service``. It answers its own errors, too: nothing raises out of it.
+
+    Bodies, also once they are decompressed, have at most ``max_body_bytes``, and those that arrive in pieces together
+    ``max_all_bodies_bytes`` (four of them where it is None). ``version`` is what the metadata tells of the server.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        max_body_bytes: int,
+        shared_memory: SharedMemory,
+        settings: ServerSettings,
+        version: str = "",
+        max_all_bodies_bytes: int | None = None,
+        body_timeout_s: float = _BODY_TIMEOUT_S,
+    ) -> None:
+        bodies = BodyReader(
+            max_body_bytes, max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes, timeout_s=body_timeout_s
+        )
+        models = ModelEndpoints(service, version)
+        inference = Inference(service, bodies, shared_memory)
+        generation = Generation(service, bodies)
+        repository = RepositoryEndpoints(service, bodies)
+        memory = SharedMemoryEndpoints(bodies, shared_memory)
+        setting = SettingEndpoints(service, bodies, settings)
+        self._server: dict[str, Methods] = {
+            "/v2": {"GET": models.server},
+            "/v2/health/live": {"GET": models.live},
+            "/v2/health/ready": {"GET": models.ready},
+            "/v2/models/stats": {"GET": models.statistics},
+            "/v2/repository/index": {"POST": repository.index},
+            "/v2/trace/setting": {"GET": setting.trace, "POST": setting.update_trace},
+            "/v2/logging": {"GET": setting.log, "POST": setting.update_log},
+        }
+        self._model: dict[str, Methods] = {
+            "": {"GET": models.metadata},
+            "ready": {"GET": models.model_ready},
+            "config": {"GET": models.config},
+            "stats": {"GET": models.statistics},
+            "infer": {"POST": inference.infer},
+            "generate": {"POST": generation.generate},
+            "generate_stream": {"POST": generation.generate_stream},
+            "trace/setting": {"GET": setting.trace, "POST": setting.update_trace},
+        }
+        self._repository: dict[str, Methods] = {
+            "load": {"POST": repository.load},
+            "unload": {"POST": repository.unload},
+        }
+        self._memory: dict[str, dict[str, Methods]] = {
+            "systemsharedmemory": {
+                "status": {"GET": memory.status},
+                "register": {"POST": memory.register},
+                "unregister": {"POST": memory.unregister},
+            },
+            "cudasharedmemory": {
+                "status": {"GET": memory.cuda_status},
+                "register": {"POST": memory.cuda_register},
+                "unregister": {"POST": memory.cuda_unregister},
+            },
+        }
+        self._named_repository: Methods = {"POST": repository.of_named_repository}
+        self._index: Methods = {"POST": repository.index}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        exchange = Exchange(scope, receive, send)
+        try:
+            answer = await self._answer(exchange)
+        except TribarError as error:
+            answer = _failed(error)
+        except Exception:
+            _log.exception("a request for %s failed", scope["path"][:200])
+            answer = Answer(500, (error_body("an internal error, which is in the server's log"),))
+        if answer is not None and not exchange.is_started:
+            await answer.write(send)
+
+    async def _answer(self, exchange: Exchange) -> Answer | None:
+        methods = self._find(exchange)
+        if methods is None:
+            return _NOT_FOUND
+        endpoint = methods.get(exchange.scope["method"])
+        return _WRONG_METHOD if endpoint is None else await endpoint(exchange)
+
+    def _find(self, exchange: Exchange) -> Methods | None:
+        """What the path answers. As in Triton it is taken as it is written: ``%2F`` is three characters."""
+        scope = exchange.scope
+        path = scope["raw_path"].decode("latin-1") if "raw_path" in scope else scope["path"]
+        parts = path.split("/")
+        if len(parts) < 4 or path in self._server:
+            return self._server.get(path)
+        if parts[1] != "v2":
+            return None
+        if parts[2] == "models":
+            return self._find_model(exchange, parts)
+        if parts[2] == "repository":
+            return self._find_repository(exchange, parts)
+        return self._find_memory(exchange, parts)
+
+    def _find_model(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+        """``/v2/models/NAME[/versions/NUMBER][/VERB]``."""
+        exchange.model = parts[3]
+        start = 4
+        if len(parts) > 5 and parts[4] == "versions":
+            if not parts[5].isdecimal():
+                return None
+            exchange.version = _version(parts[5])
+            start = 6
+        verb = "/".join(parts[start:])
+        if not exchange.model or (not verb and len(parts) > start):
+            return None
+        return self._model.get(verb)
+
+    def _find_repository(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+        """``/v2/repository[/REPOSITORY]/models/NAME/VERB`` and ``/v2/repository/REPOSITORY/index``."""
+        match parts[3:]:
+            case ["models", name, verb] if name:
+                exchange.model = name
+                return self._repository.get(verb)
+            case [repository, "models", name, verb] if repository and name and verb in self._repository:
+                return self._named_repository
+            case [repository, "index"] if repository:
+                return self._index
+            case _:
+                return None
+
+    def _find_memory(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+        """``/v2/{system|cuda}sharedmemory[/region/NAME]/VERB``."""
+        verbs = self._memory.get(parts[2], {})
+        match parts[3:]:
+            case [verb]:
+                return verbs.get(verb)
+            case ["region", name, verb] if name:
+                exchange.region = name
+                return verbs.get(verb)
+            case _:
+                return None
+
+
+def _version(digits: str) -> str:
+    """The version without leading zeros. Raises ``InvalidRequest`` where it is larger than any can be."""
+    if len(digits) > len(str(_MAX_VERSION)) or int(digits) > _MAX_VERSION:
+        raise InvalidRequest(f"failed to get model version from specified version string '{digits[:100]}'")
+    return str(int(digits))
+
+
+def _failed(error: TribarError) -> Answer:
+    headers = [JSON]
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+    return Answer(status_of(error), (error_body(error.message),), headers)

@@ -1,0 +1,48 @@
+"""Clients that leave while their request is worked on."""
+
+import asyncio
+from typing import Final
+
+from starlette.types import Receive
+
+from tribar.modelserver.http.problem import client_left
+
+PATIENCE_S: Final = 0.05
+"""Most answers are there before anybody has to be listened to; work that takes longer is worth cancelling."""
+
+
+class Departure:
+    """Cancels the task that made it once the client has left: ``explain`` this to it, and ``close`` it in the end."""
+
+    __slots__ = ("_has_left", "_listener", "_loop", "_receive", "_task", "_timer")
+
+    def __init__(self, receive: Receive) -> None:
+        self._has_left = False
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(self._loop)
+        self._listener: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(PATIENCE_S, self._listen)
+
+    def explain(self) -> None:
+        """Raises ``client_left`` if that is why the task was cancelled just now."""
+        if self._has_left:
+            if self._task is not None:
+                self._task.uncancel()
+            raise client_left("the client has left") from None
+
+    def close(self) -> None:
+        """Stop to listen."""
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+
+    def _listen(self) -> None:
+        self._listener = self._loop.create_task(self._wait(), name="client that may leave")
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._has_left = True
+        if self._task is not None:
+            self._task.cancel()

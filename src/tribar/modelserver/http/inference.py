@@ -1,0 +1,92 @@
+"""``POST /v2/models/NAME[/versions/VERSION]/infer``."""
+
+import asyncio
+from typing import Final
+
+from tribar.core.inference import InferResponse
+from tribar.core.tensors import DataType
+from tribar.modelserver.http.body import BodyReader
+from tribar.modelserver.http.compression import choose_encoding, deflate
+from tribar.modelserver.http.departure import Departure
+from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
+from tribar.modelserver.http.infer_request import InferCall, read_call
+from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
+from tribar.modelserver.http.raw_request import json_length, raw_call
+from tribar.modelserver.http.regions import Delivery
+from tribar.modelserver.service import Service
+from tribar.modelserver.shared_memory import SharedMemory
+
+_OFFLOAD_BYTES: Final = 64 * 2**10
+"""Larger JSON is read in a thread."""
+
+_OFFLOAD_ELEMENTS: Final = 8192
+"""Answers with more elements are written in a thread."""
+
+_LENGTH: Final = b"inference-header-content-length"
+
+
+class Inference:
+    """Reads a request, asks the service, writes its answer."""
+
+    def __init__(self, service: Service, bodies: BodyReader, shared_memory: SharedMemory) -> None:
+        self._service = service
+        self._bodies = bodies
+        self._shared_memory = shared_memory
+        self._writer = ResponseWriter(service.signature)
+
+    async def infer(self, exchange: Exchange) -> Answer:
+        """The answer. Raises errors of ``core.errors``; ``client_left``."""
+        headers = exchange.headers
+        body = await self._bodies.read(exchange)
+        call = await self._read(exchange, body, headers.get(_LENGTH))
+        if call.regions or call.wanted is not None:
+            await call.bring(self._shared_memory)
+        departure = Departure(exchange.receive)
+        try:
+            response = await self._service.infer(call.request)
+        except asyncio.CancelledError:
+            departure.explain()
+            raise
+        finally:
+            departure.close()
+        accepted = headers.get(b"accept-encoding")
+        return await self._answer(response, call, choose_encoding(accepted.decode("latin-1")) if accepted else "")
+
+    async def _read(self, exchange: Exchange, body: bytes, header_length: bytes | None) -> InferCall:
+        model, version = exchange.model, exchange.version
+        n_json_bytes = json_length(header_length, len(body))
+        if not n_json_bytes:
+            return raw_call(self._service.signature(model, version), version, body)
+        if n_json_bytes > _OFFLOAD_BYTES:
+            return await asyncio.to_thread(read_call, model, version, body, n_json_bytes)
+        return read_call(model, version, body, n_json_bytes)
+
+    async def _answer(self, response: InferResponse, call: InferCall, encoding: str) -> Answer:
+        deliveries: list[Delivery] = []
+        if _is_large(response):
+            answer = await asyncio.to_thread(self._written, response, call, deliveries, encoding)
+        else:
+            answer = self._written(response, call, deliveries, encoding)
+        for delivery in deliveries:
+            await delivery.deliver()
+        return answer
+
+    def _written(self, response: InferResponse, call: InferCall, deliveries: list[Delivery], encoding: str) -> Answer:
+        pieces, n_json_bytes = self._writer.write(response, call, deliveries)
+        headers: list[Header] = [JSON]
+        if n_json_bytes is not None:
+            headers = [BINARY, (_LENGTH, b"%d" % n_json_bytes)]
+        if encoding:
+            compressed: list[Piece] = [deflate(pieces, encoding)]
+            return Answer(pieces=compressed, headers=[*headers, (b"content-encoding", encoding.encode())])
+        return Answer(pieces=pieces, headers=headers)
+
+
+def _is_large(response: InferResponse) -> bool:
+    """Whether writing it may take longer than the loop should be held."""
+    n_elements = 0
+    for tensor in response.outputs:
+        n_elements += tensor.data.size
+        if tensor.datatype is DataType.BYTES and n_elements and len(tensor.data.flat[0]) > _OFFLOAD_BYTES:
+            return True
+    return n_elements > _OFFLOAD_ELEMENTS

@@ -1,0 +1,5 @@
+"""Wants a module that nobody has."""
+
+import a_module_that_nobody_has
+
+TritonPythonModel = a_module_that_nobody_has.Model

@@ -1,0 +1,1 @@
+../../versions_default/1/model.py
