@@ -83,7 +83,8 @@ class TorchNetwork:
     def __init__(self, spec: InstanceSpec) -> None:
         """Raises ``BadModelFile``, and ``Unsupported`` for a GPU that PyTorch does not have."""
         self._device = _device(spec)
-        # with OpenMP this is the calling thread's own number, and the thread is the instance's own
+        # the number is this thread's own; the first look at it, which is over then, sets it to everybody's
+        torch.get_num_threads()
         torch.set_num_threads(spec.n_threads)
         loaded = _loaded(_model_file(spec.directory, spec.config), self._device)
         self._module = loaded.module

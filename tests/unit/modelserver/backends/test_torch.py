@@ -5,17 +5,19 @@ import json
 import pickle
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tests.torch_models import ANY_ROWS_AND_COLUMNS, Identity, Scaled, write_exported
-from tests.unit.modelserver.backends.instance_rig import asked, completed, opened
+from tests.unit.modelserver.backends.instance_rig import asked, completed, opened, spec_of
 
 from tribar.core.errors import BadModelFile, Internal, InvalidRequest, Unsupported
 from tribar.core.tensors import DataType
-from tribar.modelserver.backends.torch import TorchBackend
+from tribar.modelserver.backends.model_thread import ModelThread
+from tribar.modelserver.backends.torch import TorchBackend, TorchNetwork
 
 BACKEND = TorchBackend()
 SCALED = """max_batch_size: 4
@@ -169,3 +171,13 @@ def test_a_pickled_module_is_refused_by_name(tmp_path: Path) -> None:
 def test_dimensions_that_vary_are_free(tmp_path: Path) -> None:
     write_exported(tmp_path / "m/1/model.pt2", Identity(), dynamic_shapes=(ANY_ROWS_AND_COLUMNS,))
     assert list(completed(BACKEND, tmp_path / "m/1").input[0].dims) == [-1]
+
+
+async def test_each_instance_has_its_share_of_the_threads(tmp_path: Path) -> None:
+    write_scaled(tmp_path / "m/1/model.pt2")
+    specs = [spec_of(BACKEND, tmp_path / "m/1", n_threads=n_threads) for n_threads in (1, 3)]
+    threads = [await ModelThread.opened(spec.name, partial(TorchNetwork, spec)) for spec in specs]
+    for _ in range(2):
+        assert [await thread.run(lambda _: torch.get_num_threads()) for thread in threads] == [1, 3]
+    for thread in threads:
+        await thread.close()
