@@ -26,6 +26,7 @@ NAMES = (
     "overload",
     "dynamic_batching",
     "identity",
+    "onnx_backend",
 )
 
 
