@@ -88,7 +88,7 @@ class Span:
 
     def _read(self) -> memoryview:
         # not bytearray, which would be filled with zeros first
-        buffer = memoryview(np.empty(self.byte_size, np.uint8))
+        buffer = np.empty(self.byte_size, np.uint8).data
         n_read = 0
         while n_read < self.byte_size:
             n_more = os.preadv(self._region.descriptor, [buffer[n_read:]], self._position + n_read)

@@ -1,0 +1,23 @@
+"""``ModelInfer``: one request, one response."""
+
+from tribar.modelserver.grpc.calls import Context, deadline_s
+from tribar.modelserver.grpc.infer_reader import InferReader
+from tribar.modelserver.grpc.infer_writer import InferWriter
+from tribar.modelserver.grpc.wire import join
+from tribar.modelserver.service import Service
+
+
+class Inference:
+    """Answers ``ModelInfer``. A client that goes away or whose deadline passes cancels the call, and so the work."""
+
+    def __init__(self, service: Service, reader: InferReader, writer: InferWriter) -> None:
+        self._service = service
+        self._reader = reader
+        self._writer = writer
+
+    async def model_infer(self, content: bytes, context: Context) -> bytes:
+        """The serialised response. Raises what ``Service.infer`` and the reader do."""
+        message, raw_contents = self._reader.parse(content)
+        call = await self._reader.read(message, raw_contents, deadline_s(context))
+        response = await self._service.infer(call.request)
+        return join(await self._writer.parts(response, call))

@@ -1,0 +1,106 @@
+"""The gRPC front of the model server: ``inference.GRPCInferenceService`` and ``grpc.health.v1.Health``."""
+
+import grpc
+from tritonclient.grpc import service_pb2 as pb
+
+from tribar.core.errors import Conflict
+from tribar.modelserver.grpc.calls import Calls, TenantOf
+from tribar.modelserver.grpc.descriptions import Descriptions
+from tribar.modelserver.grpc.health import SERVICE_NAME as HEALTH
+from tribar.modelserver.grpc.health import health_handlers
+from tribar.modelserver.grpc.infer_reader import InferReader
+from tribar.modelserver.grpc.infer_writer import InferWriter
+from tribar.modelserver.grpc.inference import Inference
+from tribar.modelserver.grpc.memory_regions import MemoryRegions
+from tribar.modelserver.grpc.options import GrpcOptions
+from tribar.modelserver.grpc.repository import Repository
+from tribar.modelserver.grpc.settings import Settings
+from tribar.modelserver.grpc.stream import StreamInference
+from tribar.modelserver.service import Service
+from tribar.modelserver.settings import ServerSettings
+from tribar.modelserver.shared_memory import SharedMemory
+
+INFERENCE = "inference.GRPCInferenceService"
+
+
+class GrpcServer:
+    """Serves ``service`` at ``address`` (host:port, port 0 for a free one) on the event loop that starts it."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        shared_memory: SharedMemory,
+        settings: ServerSettings,
+        address: str,
+        options: GrpcOptions | None = None,
+        tenant_of: TenantOf | None = None,
+    ) -> None:
+        """Without ``tenant_of`` everybody may ask."""
+        self._service = service
+        self._address = address
+        self._options = options or GrpcOptions()
+        self._handlers = _inference_handlers(service, shared_memory, settings, self._options, Calls(tenant_of))
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen, and tell the port. Raises ``Conflict`` where the address cannot be had."""
+        server = grpc.aio.server(
+            options=self._options.channel_arguments(), maximum_concurrent_rpcs=self._options.max_concurrent_calls
+        )
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(INFERENCE, self._handlers),
+                grpc.method_handlers_generic_handler(HEALTH, health_handlers(self._service)),
+            )
+        )
+        try:
+            port: int = server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            text = (
+                f"cannot listen for gRPC on {self._address}: another program does, or this machine has no such address"
+            )
+            raise Conflict(text) from error
+        await server.start()
+        self._server = server
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, give those inside ``grace_s``, then cancel them. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace_s)
+
+
+def _inference_handlers(
+    service: Service, shared_memory: SharedMemory, settings: ServerSettings, options: GrpcOptions, calls: Calls
+) -> dict[str, grpc.RpcMethodHandler]:
+    reader, writer = InferReader(shared_memory), InferWriter(service.signature)
+    unary = Inference(service, reader, writer)
+    stream = StreamInference(service, reader, writer, options.max_stream_requests)
+    told = Descriptions(service)
+    repository = Repository(service)
+    memory = MemoryRegions(shared_memory)
+    set_ = Settings(settings, service)
+    return {
+        "ServerLive": calls.plain(pb.ServerLiveRequest, told.server_live),
+        "ServerReady": calls.plain(pb.ServerReadyRequest, told.server_ready),
+        "ModelReady": calls.plain(pb.ModelReadyRequest, told.model_ready),
+        "ServerMetadata": calls.plain(pb.ServerMetadataRequest, told.server_metadata),
+        "ModelMetadata": calls.plain(pb.ModelMetadataRequest, told.model_metadata),
+        "ModelInfer": calls.unary(unary.model_infer),
+        "ModelStreamInfer": calls.stream(stream.model_stream_infer),
+        "ModelConfig": calls.plain(pb.ModelConfigRequest, told.model_config),
+        "ModelStatistics": calls.plain(pb.ModelStatisticsRequest, told.model_statistics),
+        "RepositoryIndex": calls.plain(pb.RepositoryIndexRequest, repository.index),
+        "RepositoryModelLoad": calls.plain(pb.RepositoryModelLoadRequest, repository.load),
+        "RepositoryModelUnload": calls.plain(pb.RepositoryModelUnloadRequest, repository.unload),
+        "SystemSharedMemoryStatus": calls.plain(pb.SystemSharedMemoryStatusRequest, memory.system_status),
+        "SystemSharedMemoryRegister": calls.plain(pb.SystemSharedMemoryRegisterRequest, memory.system_register),
+        "SystemSharedMemoryUnregister": calls.plain(pb.SystemSharedMemoryUnregisterRequest, memory.system_unregister),
+        "CudaSharedMemoryStatus": calls.plain(pb.CudaSharedMemoryStatusRequest, memory.cuda_status),
+        "CudaSharedMemoryRegister": calls.plain(pb.CudaSharedMemoryRegisterRequest, memory.cuda_register),
+        "CudaSharedMemoryUnregister": calls.plain(pb.CudaSharedMemoryUnregisterRequest, memory.cuda_unregister),
+        "TraceSetting": calls.plain(pb.TraceSettingRequest, set_.trace),
+        "LogSettings": calls.plain(pb.LogSettingsRequest, set_.log),
+    }
