@@ -34,17 +34,29 @@ class BodyReader:
         announced = headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
             raise self._too_large()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                body = await self._arrived(exchange.receive)
-        except TimeoutError:
-            raise DeadlineExceeded(f"the request body did not arrive within {self._timeout_s:g} s") from None
+        body = await self._in_time(exchange.receive)
         if b"content-encoding" not in headers:
             return body
         encoding = headers[b"content-encoding"].decode("latin-1")
         if len(body) > _INFLATE_INLINE_BYTES:
             return await asyncio.to_thread(inflate, body, encoding, self._max_bytes)
         return inflate(body, encoding, self._max_bytes)
+
+    async def _in_time(self, receive: Receive) -> bytes:
+        """What ``asyncio.timeout`` does, which costs ten times as much: a tenth of a small request in all."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "requests are answered in tasks"
+        timer = loop.call_later(self._timeout_s, task.cancel)
+        try:
+            return await self._arrived(receive)
+        except asyncio.CancelledError:
+            if loop.time() < timer.when():
+                raise
+            task.uncancel()
+            raise DeadlineExceeded(f"the request body did not arrive within {self._timeout_s:g} s") from None
+        finally:
+            timer.cancel()
 
     async def _arrived(self, receive: Receive) -> bytes:
         message = await receive()

@@ -56,11 +56,11 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
 
     Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field.
     """
-    has_tail = json_length < len(body)
-    root = parse_json(memoryview(body)[:json_length] if has_tail else body)
+    view = memoryview(body)
+    root = parse_json(view[:json_length])
     if type(root) is not dict:
         root = {}
-    tail = _Tail(model, memoryview(body)[json_length:])
+    tail = _Tail(model, view[json_length:])
     inputs: list[Tensor] = []
     regions: list[RegionInput] = []
     for item in as_list(member(root, "inputs"), "inputs"):
