@@ -10,8 +10,10 @@ from starlette.types import ASGIApp
 
 from tribar.app.config import ModelServerConfig
 from tribar.app.machine import MachineFacts
+from tribar.gateway.authentication import TenantOf, tenant_of
 from tribar.modelserver.backends.python.backend import PythonBackend
 from tribar.modelserver.backends.registry import BackendRegistry
+from tribar.modelserver.grpc.options import GrpcOptions
 from tribar.modelserver.grpc.server import GrpcServer
 from tribar.modelserver.http.app import HttpFront
 from tribar.modelserver.model_service import ModelService
@@ -23,16 +25,19 @@ from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.version_opener import VersionOpener
 from tribar.telemetry.inference import InferenceMetrics, InferenceSource
 
+_ENVELOPE_BYTES = 1 << 20
+"""What a gRPC message may have beside the tensors that HTTP would allow."""
+
 
 class HostedModels:
-    """Implements ``Models``. ``tenant_of`` knows the API keys; None lets everybody in. Make it on the event loop."""
+    """Implements ``Models``. Make it on the event loop. ``tenant_of_key`` None lets everybody in."""
 
     def __init__(
         self,
         config: ModelServerConfig,
         machine: MachineFacts,
         host: str,
-        tenant_of: Callable[[bytes], str | None] | None,
+        tenant_of_key: TenantOf | None,
         registry: CollectorRegistry,
     ) -> None:
         self._service = ModelService(
@@ -58,10 +63,9 @@ class HostedModels:
             self._service,
             shared_memory=shared_memory,
             settings=settings,
-            host=host,
-            port=config.grpc_port,
-            max_message_bytes=config.max_tensor_bytes,
-            tenant_of=tenant_of,
+            address=_address(host, config.grpc_port),
+            options=GrpcOptions(max_message_bytes=config.max_tensor_bytes + _ENVELOPE_BYTES),
+            tenant_of=None if tenant_of_key is None else _tenant_of(tenant_of_key),
         )
         self._host = host
         self._grpc_port = config.grpc_port
@@ -95,7 +99,20 @@ class HostedModels:
     def summary(self) -> dict[str, str]:
         """See ``Models``."""
         names = sorted({recorder.statistics.name for recorder in self._service.recorders()})
-        return {"models": _listed(names), "gRPC": f"{self._host}:{self._grpc_port}"}
+        return {"models": _listed(names), "gRPC": _address(self._host, self._grpc_port)}
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tenant_of(tenant_of_key: TenantOf) -> Callable[[str | None], str]:
+    """For gRPC, whose metadata has a value as text."""
+
+    def tenant(authorization: str | None) -> str:
+        return tenant_of([] if authorization is None else [authorization.encode()], tenant_of_key)
+
+    return tenant
 
 
 def _listed(names: Sequence[str], n_shown: int = 10) -> str:

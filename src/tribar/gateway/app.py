@@ -41,14 +41,15 @@ def build_app(
 
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
-    their paths ("/v2"); ``tenant_of`` knows the API keys, and None lets everybody in as the tenant "".
+    their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
+    everybody in as the tenant "".
     """
     config = config or GatewayConfig()
     app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, version), rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
-        Middleware(Boundary, observe=observe),
+        Middleware(Boundary, observe=observe, plain=frozenset(rooms)),
         Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
         *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
     ]

@@ -1,6 +1,6 @@
 """Who is asking: API keys as bearer tokens (RFC 6750), as pure ASGI."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,16 +26,21 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its tenant. Raises ``Unauthenticated``."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            tenant = self._tenant_of(_bearer_token(scope["headers"]))
-            if tenant is None:
-                raise Unauthenticated("the API key is not valid", code="invalid_api_key")
-            scope["state"]["tenant"] = tenant
+            values = [value for name, value in scope["headers"] if name == b"authorization"]
+            scope["state"]["tenant"] = tenant_of(values, self._tenant_of)
         await self._app(scope, receive, send)
 
 
-def _bearer_token(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def tenant_of(authorization: Sequence[bytes], tenant_of_key: TenantOf) -> str:
+    """The tenant whose key came in the values of the Authorization header. Raises ``Unauthenticated``."""
+    tenant = tenant_of_key(_bearer_token(authorization))
+    if tenant is None:
+        raise Unauthenticated("the API key is not valid", code="invalid_api_key")
+    return tenant
+
+
+def _bearer_token(values: Sequence[bytes]) -> bytes:
     """What follows ``Bearer``. With two of the header nobody can tell which one a proxy in front has checked."""
-    values = [value for name, value in headers if name == b"authorization"]
     if len(values) > 1:
         raise Unauthenticated("the Authorization header came more than once", code="invalid_api_key")
     scheme, _, token = (values[0] if values else b"").partition(b" ")

@@ -27,7 +27,7 @@ class Dispatch:
         if app is not None:
             await app(scope, receive, send)
             return
-        room = self._rooms.get("/" + scope["path"].removeprefix("/").partition("/")[0])
+        room = self._rooms.get(first_part(scope["path"]))
         if room is not None:
             await room(scope, receive, send)
             return
@@ -45,6 +45,11 @@ class Dispatch:
         """What the path allows: two routes may share it, of which the router sees only the first."""
         matching = (route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE)
         return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
+
+
+def first_part(path: str) -> str:
+    """``/v2`` of ``/v2/models/a``."""
+    return "/" + path.removeprefix("/").partition("/")[0]
 
 
 def _plain_posts(routes: Sequence[BaseRoute]) -> dict[str, ASGIApp]:

@@ -7,13 +7,14 @@ them touches ``receive``, so a disconnect reaches the endpoint, and none of them
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tribar.core.errors import TribarError
+from tribar.gateway.dispatch import first_part
 from tribar.gateway.problem import problem
 
 MAX_REQUEST_ID_CHARS = 128
@@ -94,12 +95,14 @@ class Boundary:
 
     A ``TribarError`` is answered as itself; anything else as 500 without its text, and its traceback is logged.
     After the headers only the record can tell of an error: the endpoint has already written it into its stream, or
-    leaves the answer incomplete, and the server closes the connection.
+    leaves the answer incomplete, and the server closes the connection. Errors under the first parts of paths in
+    ``plain`` are answered as KServe v2 has them.
     """
 
-    def __init__(self, app: ASGIApp, observe: Observer) -> None:
+    def __init__(self, app: ASGIApp, observe: Observer, plain: Container[str] = ()) -> None:
         self._app = app
         self._observe = observe
+        self._plain = plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; answer what it raises."""
@@ -122,7 +125,8 @@ class Boundary:
             if not isinstance(error, TribarError | HTTPException):
                 _log.error("request %s failed", scope["state"]["request_id"], exc_info=error)
             if status == 0:
-                await problem(error)(scope, receive, send_noting_status)
+                is_plain = first_part(scope["path"]) in self._plain
+                await problem(error, is_plain=is_plain)(scope, receive, send_noting_status)
         finally:
             duration_s = time.perf_counter() - started_s
             request_id = scope["state"]["request_id"]

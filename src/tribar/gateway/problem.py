@@ -21,17 +21,18 @@ def error_json(error: TribarError) -> bytes:
     return _object(error.message, error.type, error.param, error.code)
 
 
-def problem(error: Exception) -> Response:
-    """The response that answers ``error``."""
+def problem(error: Exception, *, is_plain: bool = False) -> Response:
+    """The response that answers ``error``; with ``is_plain`` as KServe v2 has it, ``{"error": message}``."""
     if isinstance(error, HTTPException):
         kind = NotFound.type if error.status_code == 404 else InvalidRequest.type
-        body = _object(error.detail, kind, None, None)
+        body = _plain(error.detail) if is_plain else _object(error.detail, kind, None, None)
         return Response(body, error.status_code, headers=error.headers, media_type="application/json")
     ours = as_tribar(error)
     headers = retry_header(ours)
     if isinstance(ours, Unauthenticated):
         headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 says how to do better
-    return Response(error_json(ours), ours.status, headers=headers, media_type="application/json")
+    body = _plain(ours.message) if is_plain else error_json(ours)
+    return Response(body, ours.status, headers=headers, media_type="application/json")
 
 
 def retry_header(error: TribarError) -> dict[str, str]:
@@ -43,6 +44,10 @@ def _object(message: str, kind: str, param: str | None, code: str | None) -> byt
     return orjson.dumps(
         {"error": {"message": clean(message), "type": kind, "param": param and clean(param), "code": code}}
     )
+
+
+def _plain(message: str) -> bytes:
+    return orjson.dumps({"error": clean(message)})
 
 
 def clean(text: str) -> str:

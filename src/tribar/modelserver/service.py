@@ -55,7 +55,10 @@ class Service(Protocol):
         ...
 
     def statistics(self, name: str = "", version: str = "") -> Sequence[ModelStatistics]:
-        """Of one version, all versions of a model, or everything that is ready. Raises as ``signature``."""
+        """Of one version, all versions of a model, or everything that is ready.
+
+        Raises ``InvalidRequest`` for what is not there (Triton's 400 here is a 404 elsewhere).
+        """
         ...
 
     async def infer(self, request: InferRequest) -> InferResponse:
@@ -68,20 +71,27 @@ class Service(Protocol):
         ...
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """All responses, of decoupled models, too. The last has ``is_final``; closing early cancels. Raises alike."""
+        """All responses, of decoupled models, too. The last has ``is_final``; closing early cancels. Raises alike.
+
+        A response with ``error`` failed, but others follow.
+        """
         ...
 
-    def index(self) -> Sequence[IndexEntry]:
-        """Everything in the repository, in order of name and version."""
+    async def index(self) -> Sequence[IndexEntry]:
+        """Everything in the repository as it is now, in order of name and version; and what else is loaded."""
         ...
 
     async def load(self, name: str, parameters: Mapping[str, LoadParameter] | None = None) -> None:
         """Load or reload; the older version serves until the new one is ready, and goes on if that fails.
 
-        Raises ``InvalidRequest`` (name, parameters, reason why it failed), or where the control mode forbids it.
+        Raises ``InvalidRequest`` (name, parameters, why an instance failed), ``Internal`` where the folder or its
+        configuration cannot be used (Triton's 500), and ``Unavailable`` where the control mode forbids it.
         """
         ...
 
     async def unload(self, name: str, *, unload_dependents: bool = False) -> None:
-        """Stop serving it: new requests are refused at once, those inside finish. Raises as ``load``."""
+        """Stop serving it: new requests are refused at once, those inside finish after this has returned.
+
+        What is not loaded is no error. Raises as ``load``.
+        """
         ...
