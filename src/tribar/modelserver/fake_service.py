@@ -37,7 +37,10 @@ class FakeModel:
 
 
 class FakeService:
-    """Answers at once. What it was asked is in ``requests``, ``loads`` and ``unloads``; ``n_cancelled`` gave up."""
+    """Answers at once. What it was asked is in ``requests``, ``loads`` and ``unloads``; ``n_cancelled`` gave up.
+
+    ``was_asked`` is set with the first request, ``has_cancelled`` with the first that gave up.
+    """
 
     def __init__(self, models: Mapping[str, FakeModel]) -> None:
         self.models = dict(models)
@@ -45,6 +48,8 @@ class FakeService:
         self.loads: list[tuple[str, Mapping[str, LoadParameter]]] = []
         self.unloads: list[tuple[str, bool]] = []
         self.n_cancelled = 0
+        self.was_asked = asyncio.Event()
+        self.has_cancelled = asyncio.Event()
         self.keeps_requests = True
 
     def is_live(self) -> bool:
@@ -117,6 +122,7 @@ class FakeService:
         self.models.pop(name, None)
 
     async def _begin(self, model: FakeModel, request: InferRequest) -> None:
+        self.was_asked.set()
         if self.keeps_requests:
             self.requests.append(request)
         if model.gate is not None:
@@ -124,6 +130,7 @@ class FakeService:
                 await model.gate.wait()
             except asyncio.CancelledError:
                 self.n_cancelled += 1
+                self.has_cancelled.set()
                 raise
         if model.failure is not None:
             raise model.failure

@@ -58,7 +58,7 @@ class Generation:
         return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
-        """Sends an event for each response. An error before the first event, or in it, shows in the status."""
+        """Sends an event for each response. Where the first is an error, the status says so; without any it is JSON."""
         request = await self._read(exchange)
         departure = Departure(exchange.receive)
         try:
@@ -72,6 +72,8 @@ class Generation:
         except asyncio.CancelledError:
             departure.explain()
             raise
+        except TribarError as error:
+            return _failed(error)
         finally:
             departure.close()
         if not exchange.is_started:
@@ -80,15 +82,24 @@ class Generation:
         return None
 
     async def _events(self, request: InferRequest) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has."""
+        """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has.
+
+        Raises what the service raises before the first response; later it is an event, the last.
+        """
+        is_begun = False
         try:
             async with aclosing(self._service.stream(request)) as stream:
                 async for response in stream:
                     if response.error is not None:
+                        is_begun = True
                         yield _status(response.error), error_body(response.error.message)
                     elif response.outputs or not response.is_final:
-                        yield 200, _flat(response)
+                        event = _flat(response)
+                        is_begun = True
+                        yield 200, event
         except TribarError as error:
+            if not is_begun:
+                raise
             yield _status(error), error_body(error.message)
 
     async def _read(self, exchange: Exchange) -> InferRequest:
