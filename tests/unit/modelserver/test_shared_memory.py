@@ -125,18 +125,22 @@ async def test_a_span_outlives_its_region(memory: SharedMemory) -> None:
     assert bytes(await span.read()) == b"abcd"
 
 
+def n_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_unregistered_regions_close_their_files(memory: SharedMemory) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = n_open_files()
     for index in range(10):
         memory.register(f"r{index}", "/segment", byte_size=SIZE)
     with pytest.raises(InvalidRequest):
         memory.register("too-large", "/segment", byte_size=SIZE + 1)
-    assert len(os.listdir("/proc/self/fd")) == before + 10
+    assert n_open_files() == before + 10
     memory.unregister("r0")
     memory.unregister("nonesuch")
     memory.unregister()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert n_open_files() == before
 
 
 async def test_a_truncated_segment_is_an_error_not_a_crash(memory: SharedMemory, directory: Path) -> None:

@@ -45,7 +45,7 @@ class Calls:
                 set_status(context, error)
             except Exception:
                 _log.exception("a gRPC call failed")
-                set_status(context, Internal("internal error: see the server's log"))
+                set_status(context, _internal())
             return b""
 
         return grpc.unary_unary_rpc_method_handler(handle)
@@ -74,6 +74,9 @@ class Calls:
                 await answer(contents, context)
             except TribarError as error:
                 set_status(context, error)
+            except Exception:
+                _log.exception("a gRPC stream failed")
+                set_status(context, _internal())
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
@@ -98,6 +101,11 @@ def deadline_s(context: Context) -> float | None:
     """When the client stops to wait, by the monotonic clock; None never."""
     remaining_s: float | None = context.time_remaining()
     return None if remaining_s is None else monotonic() + remaining_s
+
+
+def _internal() -> Internal:
+    """What callers learn of a fault of ours."""
+    return Internal("internal error: see the server's log")
 
 
 def _details(message: str) -> str:

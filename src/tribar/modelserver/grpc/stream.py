@@ -5,7 +5,9 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, TribarError
+import grpc
+
+from tribar.core.errors import Cancelled, Internal, InvalidRequest, NotFound, Overloaded, TribarError
 from tribar.core.inference import InferResponse
 from tribar.modelserver.grpc.calls import Context, deadline_s
 from tribar.modelserver.grpc.infer_reader import InferCall, InferReader
@@ -30,11 +32,17 @@ class StreamInference:
     async def model_stream_infer(self, contents: AsyncIterator[bytes], context: Context) -> None:
         """Answer until the client has closed its side and everything is answered. Cancelling cancels all requests."""
         places = asyncio.Semaphore(self._max_requests)
-        async with asyncio.TaskGroup() as tasks:
-            stream = _Stream(self._service, self._reader, self._writer, context, places, tasks)
-            async for content in contents:
-                await places.acquire()
-                await stream.accept(content)
+        is_deserted = False
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                stream = _Stream(self._service, self._reader, self._writer, context, places, tasks)
+                async for content in contents:
+                    await places.acquire()
+                    await stream.accept(content)
+        except* Cancelled:
+            is_deserted = True
+        if is_deserted:  # what grpc itself does to the call, as soon as it has heard of it
+            raise asyncio.CancelledError
 
 
 class _Stream:
@@ -97,8 +105,12 @@ class _Stream:
             self._places.release()
 
     async def _write(self, message: bytes) -> None:
+        """Raises ``Cancelled`` where the client is gone."""
         async with self._writing:  # grpc takes one message at a time
-            await self._context.write(message)
+            try:
+                await self._context.write(message)
+            except grpc.aio.BaseError as error:
+                raise Cancelled("the client of a stream has gone") from error
 
     async def _only_message(self, call: InferCall) -> bytes:
         try:
