@@ -2,16 +2,13 @@
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Any
 
-from tribar.core.errors import InvalidRequest, NotFound, Unsupported
+from tribar.core.errors import InvalidRequest, NotFound
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, empty_answer, json_answer
 from tribar.modelserver.http.fields import Object, as_object, as_text, as_unsigned, parse_object
-from tribar.modelserver.shared_memory import SharedMemory
-
-_CUDA_HANDLE_BYTES: Final = 64
-"""Of a cudaIpcMemHandle_t."""
+from tribar.modelserver.shared_memory import SharedMemory, refuse_cuda_region
 
 
 class SharedMemoryEndpoints:
@@ -53,13 +50,10 @@ class SharedMemoryEndpoints:
         return json_answer([])
 
     async def cuda_register(self, exchange: Exchange) -> Answer:
-        """Raises ``InvalidRequest`` for what would be wrong anywhere, ``Unsupported`` for the rest."""
+        """Refused."""
         given = await self._content(exchange, ("raw_handle", "device_id", "byte_size"))
         handle = as_text(as_object(given["raw_handle"], "raw_handle").get("b64"), "b64")
-        if len(_decoded(handle)) != _CUDA_HANDLE_BYTES:
-            text = "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t"
-            raise InvalidRequest(text, param="raw_handle")
-        raise Unsupported("CUDA shared memory is not supported: use system shared memory, or send the tensors inline")
+        refuse_cuda_region(_decoded(handle))
 
     async def cuda_unregister(self, exchange: Exchange) -> Answer:
         """Nothing is registered, and forgetting what is not there is no error."""

@@ -13,8 +13,15 @@ from tribar.core.errors import (
     Unsupported,
 )
 
+
+class Unspecified(TribarError):
+    """The model did not say whose fault it is; status and code are Triton's."""
+
+    status, type, grpc_code = 400, "server_error", "UNKNOWN"
+
+
 _ERRORS: Mapping[str, type[TribarError]] = {
-    "UNKNOWN": InvalidRequest,  # Triton answers 400
+    "UNKNOWN": Unspecified,
     "INTERNAL": Internal,
     "NOT_FOUND": NotFound,
     "INVALID_ARG": InvalidRequest,
