@@ -100,7 +100,10 @@ CASES = [
         index("simple", "versions_all", "versions_odd"),
         Grpc("RepositoryIndex", entries=("simple", "versions_all")),
     ),
-    case("index_ready", post("/v2/repository/index", {"ready": True})),
+    case(
+        "index_ready",
+        Http("POST", "/v2/repository/index", b'{"ready": true}', entries=("simple", "versions_all", "broken_field")),
+    ),
     case("index_ready_word", post("/v2/repository/index", {"ready": "yes"})),
     case("index_broken_body", post("/v2/repository/index", "{bad")),
     case("index_unknown_field", Http("POST", "/v2/repository/index", b'{"nope": 1}', entries=("simple",))),

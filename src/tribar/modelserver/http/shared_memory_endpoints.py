@@ -2,12 +2,13 @@
 
 import base64
 import binascii
+from collections.abc import Set
 from typing import Any
 
 from tribar.core.errors import InvalidRequest, NotFound
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, empty_answer, json_answer
-from tribar.modelserver.http.fields import Object, as_object, as_text, as_unsigned, parse_object
+from tribar.modelserver.http.fields import Object, as_object, as_text, as_unsigned, parse_object, refuse_unknown
 from tribar.modelserver.shared_memory import SharedMemory, refuse_cuda_region
 
 
@@ -29,7 +30,7 @@ class SharedMemoryEndpoints:
         """Make a segment known."""
         if not exchange.region:
             raise InvalidRequest("'region name' is necessary to register system shared memory region", param="name")
-        given = await self._content(exchange, ("key", "byte_size"))
+        given = await self._content(exchange, {"key", "byte_size"}, {"offset"})
         self._shared_memory.register(
             exchange.region,
             as_text(given["key"], "key"),
@@ -51,7 +52,7 @@ class SharedMemoryEndpoints:
 
     async def cuda_register(self, exchange: Exchange) -> Answer:
         """Refused."""
-        given = await self._content(exchange, ("raw_handle", "device_id", "byte_size"))
+        given = await self._content(exchange, {"raw_handle", "device_id", "byte_size"})
         handle = as_text(as_object(given["raw_handle"], "raw_handle").get("b64"), "b64")
         refuse_cuda_region(_decoded(handle))
 
@@ -59,10 +60,11 @@ class SharedMemoryEndpoints:
         """Nothing is registered, and forgetting what is not there is no error."""
         return empty_answer()
 
-    async def _content(self, exchange: Exchange, required: tuple[str, ...]) -> Object:
+    async def _content(self, exchange: Exchange, required: Set[str], optional: Set[str] = frozenset()) -> Object:
         body = await self._bodies.read(exchange)
         given: dict[str, Any] = parse_object(body)
-        for name in required:
+        refuse_unknown(given, required | optional, "the request")
+        for name in sorted(required):
             if name not in given:
                 raise InvalidRequest(f"Shared memory register request has no '{name}' field", param=name)
         return given

@@ -12,16 +12,10 @@ from tribar.core.errors import (
     Unavailable,
     Unsupported,
 )
-
-
-class Unspecified(TribarError):
-    """The model did not say whose fault it is; status and code are Triton's."""
-
-    status, type, grpc_code = 400, "server_error", "UNKNOWN"
-
+from tribar.modelserver.backends.base import UNSPECIFIED
 
 _ERRORS: Mapping[str, type[TribarError]] = {
-    "UNKNOWN": Unspecified,
+    "UNKNOWN": InvalidRequest,
     "INTERNAL": Internal,
     "NOT_FOUND": NotFound,
     "INVALID_ARG": InvalidRequest,
@@ -34,4 +28,4 @@ _ERRORS: Mapping[str, type[TribarError]] = {
 
 def error_of(code: str, message: str) -> TribarError:
     """What a model's ``TritonError`` becomes."""
-    return _ERRORS[code](message)
+    return _ERRORS[code](message, code=UNSPECIFIED if code == "UNKNOWN" else None)
