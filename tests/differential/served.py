@@ -45,9 +45,8 @@ def names_in(call: Call) -> set[str]:
     """The models that a call is about."""
     if isinstance(call, Http):
         return {*re.findall("/models/([^/]+)", call.path), *call.entries}
-    return {
-        str(message[field]) for message in call.messages for field in ("model_name", "name") if field in message
-    } | {*call.entries}
+    named = {str(message.get("model_name") or message.get("name")) for message in call.messages}
+    return {*named, *call.entries}
 
 
 @contextmanager

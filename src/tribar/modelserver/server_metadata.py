@@ -2,10 +2,7 @@
 
 from typing import Final
 
-import tribar
-
 NAME: Final = "tribar"
-VERSION: Final = tribar.__version__
 
 EXTENSIONS: Final = (
     "classification",

@@ -35,7 +35,7 @@ class HttpFront:
     """Answers requests by asking ``service``. It answers its own errors, too: nothing raises out of it.
 
     Bodies, also once they are decompressed, have at most ``max_body_bytes``, and those that arrive in pieces together
-    ``max_all_bodies_bytes`` (four of them where it is None).
+    ``max_all_bodies_bytes`` (four of them where it is None). ``version`` is what the metadata tells of the server.
     """
 
     def __init__(
@@ -45,13 +45,14 @@ class HttpFront:
         max_body_bytes: int,
         shared_memory: SharedMemory,
         settings: ServerSettings,
+        version: str = "",
         max_all_bodies_bytes: int | None = None,
         body_timeout_s: float = _BODY_TIMEOUT_S,
     ) -> None:
         bodies = BodyReader(
             max_body_bytes, max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes, timeout_s=body_timeout_s
         )
-        models = ModelEndpoints(service)
+        models = ModelEndpoints(service, version)
         inference = Inference(service, bodies, shared_memory)
         generation = Generation(service, bodies)
         repository = RepositoryEndpoints(service, bodies)

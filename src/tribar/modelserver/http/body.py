@@ -8,7 +8,7 @@ from starlette.types import Message, Receive
 from tribar.core.errors import DeadlineExceeded, Overloaded, TooLarge
 from tribar.modelserver.http.compression import inflate
 from tribar.modelserver.http.exchange import Exchange
-from tribar.modelserver.http.problem import ClientLeft
+from tribar.modelserver.http.problem import client_left
 
 _INFLATE_INLINE_BYTES: Final = 1024
 """What a thousandfold growth makes of more takes longer than the loop should be held."""
@@ -27,7 +27,7 @@ class BodyReader:
         """The whole body of a request, decompressed.
 
         Raises ``TooLarge`` as soon as the limit is crossed (announced or not), ``Overloaded`` where others fill the
-        room, ``DeadlineExceeded`` where it does not arrive in time, ``ClientLeft``, and what
+        room, ``DeadlineExceeded`` where it does not arrive in time, ``client_left``, and what
         ``inflate`` raises.
         """
         headers = exchange.headers
@@ -73,7 +73,7 @@ class BodyReader:
         try:
             while True:
                 if message["type"] == "http.disconnect":
-                    raise ClientLeft("the client went away before its request was complete")
+                    raise client_left("the client went away before its request was complete")
                 piece = message.get("body", b"")
                 if len(body) + len(piece) > self._max_bytes:
                     raise self._too_large()

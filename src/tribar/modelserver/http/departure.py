@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.types import Receive
 
-from tribar.modelserver.http.problem import ClientLeft
+from tribar.modelserver.http.problem import client_left
 
 PATIENCE_S: Final = 0.05
 """Most answers are there before anybody has to be listened to; work that takes longer is worth cancelling."""
@@ -25,11 +25,11 @@ class Departure:
         self._timer = self._loop.call_later(PATIENCE_S, self._listen)
 
     def explain(self) -> None:
-        """Raises ``ClientLeft`` if that is why the task was cancelled just now."""
+        """Raises ``client_left`` if that is why the task was cancelled just now."""
         if self._has_left:
             if self._task is not None:
                 self._task.uncancel()
-            raise ClientLeft("the client has left") from None
+            raise client_left("the client has left") from None
 
     def close(self) -> None:
         """Stop to listen."""

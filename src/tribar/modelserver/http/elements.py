@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tribar.core.errors import InvalidRequest
 from tribar.core.tensors import DataType, Tensor, tensor_from_bytes
 from tribar.modelserver.http.fields import Json
-from tribar.modelserver.http.problem import UnreadableJson
+from tribar.modelserver.http.problem import unreadable_json
 
 _NUMBERS: Final = frozenset({int, float})
 _FLOATS: Final = frozenset({DataType.FP32, DataType.FP64})
@@ -20,8 +20,8 @@ _NOT_IN_JSON: Final = frozenset({DataType.FP16, DataType.BF16})
 def tensor_of(name: str, datatype: DataType, shape: tuple[int, ...], data: list[Json]) -> Tensor:
     """The tensor. Only the number of elements counts, not how ``data`` is nested.
 
-    Raises ``UnreadableJson`` for elements of another kind and for more or fewer than the shape says, ``InvalidRequest``
-    for integers outside the datatype's range, and for datatypes that JSON cannot carry.
+    Raises ``unreadable_json`` for elements of another kind and for another number of them than the shape's,
+    ``InvalidRequest`` for integers outside the datatype's range, and for datatypes that JSON cannot carry.
     """
     if datatype in _NOT_IN_JSON:
         text = (
@@ -37,7 +37,7 @@ def tensor_of(name: str, datatype: DataType, shape: tuple[int, ...], data: list[
             "Unable to parse 'data': Shape does not match true shape of 'data' field "
             f"(input '{name}' of shape {list(shape)}, {len(data)} elements)"
         )
-        raise UnreadableJson(text, param=name)
+        raise unreadable_json(text, param=name)
     return Tensor(name, datatype, _reshaped(name, _array(name, datatype, data, kinds), shape))
 
 
@@ -117,6 +117,6 @@ def _integers(name: str, datatype: DataType, data: list[Json], kinds: set[type])
         raise InvalidRequest(text, param=name) from None
 
 
-def _of_other_kind(name: str, kind: str, wanted: str) -> UnreadableJson:
+def _of_other_kind(name: str, kind: str, wanted: str) -> InvalidRequest:
     text = f"Unable to parse 'data': attempt to access JSON non-{kind} as {wanted} (input '{name}')"
-    return UnreadableJson(text, param=name)
+    return unreadable_json(text, param=name)

@@ -1,4 +1,4 @@
-"""Fields of parsed JSON, each of one kind. What is not raises ``UnreadableJson`` naming the field."""
+"""Fields of parsed JSON, each of one kind. What is not raises ``unreadable_json`` naming the field."""
 
 import re
 from collections.abc import Set
@@ -8,7 +8,7 @@ import orjson
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.inference import ParameterValue
-from tribar.modelserver.http.problem import UnreadableJson
+from tribar.modelserver.http.problem import unreadable_json
 
 Json = Any
 """What orjson makes of JSON."""
@@ -21,7 +21,7 @@ MAX_UINT64: Final = 2**64 - 1
 
 
 def parse_json(text: bytes | bytearray | memoryview) -> Json:
-    """The value. Raises ``UnreadableJson`` where it is no JSON, ``InvalidRequest`` where it is no UTF-8 or too deep."""
+    """The value. Raises ``unreadable_json``, and ``InvalidRequest`` where it is no UTF-8 or nested too deeply."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -31,14 +31,14 @@ def parse_json(text: bytes | bytearray | memoryview) -> Json:
             str(text, "utf-8")
         except UnicodeDecodeError as not_utf8:
             raise InvalidRequest(f"the request JSON is not UTF-8 at byte {not_utf8.start}") from None
-        raise UnreadableJson(f"failed to parse the request JSON buffer: {error.msg} at {error.pos}") from None
+        raise unreadable_json(f"failed to parse the request JSON buffer: {error.msg} at {error.pos}") from None
 
 
 def parse_object(text: bytes | memoryview) -> Object:
-    """The object. Raises as ``parse_json``, and ``UnreadableJson`` for another value."""
+    """The object. Raises as ``parse_json``, and ``unreadable_json`` for another value."""
     value = parse_json(text)
     if type(value) is not dict:
-        raise UnreadableJson("attempt to get members for non-object: the request JSON has to be an object")
+        raise unreadable_json("attempt to get members for non-object: the request JSON has to be an object")
     return value
 
 
@@ -52,7 +52,7 @@ def member(found: Object, name: str) -> Json:
     """The field's value, which has to be there."""
     value = found.get(name, _MISSING)
     if value is _MISSING:
-        raise UnreadableJson(f"Unable to parse '{name}': attempt to access non-existing object member '{name}'")
+        raise unreadable_json(f"Unable to parse '{name}': attempt to access non-existing object member '{name}'")
     return value
 
 
@@ -95,7 +95,7 @@ def as_list(value: Json, name: str) -> list[Json]:
 def as_object(value: Json, name: str) -> Object:
     """An object."""
     if type(value) is not dict:
-        raise UnreadableJson(f"failed to get '{name}': attempt to get members for non-object", param=name)
+        raise unreadable_json(f"failed to get '{name}': attempt to get members for non-object", param=name)
     return value
 
 
@@ -113,5 +113,5 @@ def as_parameter(value: Json, name: str) -> ParameterValue:
 _PARAMETER_KINDS: Final = frozenset({bool, int, float, str})
 
 
-def _of_other_kind(name: str, kind: str) -> UnreadableJson:
-    return UnreadableJson(f"Unable to parse '{name}': attempt to access JSON non-{kind} as {kind}", param=name)
+def _of_other_kind(name: str, kind: str) -> InvalidRequest:
+    return unreadable_json(f"Unable to parse '{name}': attempt to access JSON non-{kind} as {kind}", param=name)

@@ -103,7 +103,7 @@ async def _events(responses: AsyncGenerator[InferResponse, None]) -> AsyncGenera
 def read_request(signature: Signature, version: str, root: Object) -> InferRequest:
     """The request: fields with the names of inputs are these, ``id`` its id, and all others parameters.
 
-    Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field.
+    Raises ``unreadable_json`` and ``InvalidRequest`` naming the field.
     """
     inputs: list[Tensor] = []
     parameters: dict[str, ParameterValue] = {}

@@ -57,7 +57,7 @@ class InferCall:
 def read_call(model: str, version: str, body: bytes, json_length: int) -> InferCall:
     """The request in ``body``, whose first ``json_length`` bytes are JSON.
 
-    Raises ``UnreadableJson`` and ``InvalidRequest`` naming the field.
+    Raises ``unreadable_json`` and ``InvalidRequest`` naming the field.
     """
     view = memoryview(body)
     root = parse_json(view[:json_length])

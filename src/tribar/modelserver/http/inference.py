@@ -35,7 +35,7 @@ class Inference:
         self._writer = ResponseWriter(service.signature)
 
     async def infer(self, exchange: Exchange) -> Answer:
-        """The answer. Raises errors of ``core.errors``; ``ClientLeft``."""
+        """The answer. Raises errors of ``core.errors``; ``client_left``."""
         headers = exchange.headers
         body = await self._bodies.read(exchange)
         call = await self._read(exchange, body, headers.get(_LENGTH))

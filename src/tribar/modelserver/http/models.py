@@ -14,8 +14,9 @@ from tribar.modelserver.signature import Signature, TensorSpec
 class ModelEndpoints:
     """GET routes of the server and of models."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, version: str) -> None:
         self._service = service
+        self._version = version
 
     async def live(self, exchange: Exchange) -> Answer:
         """``/v2/health/live``."""
@@ -30,7 +31,7 @@ class ModelEndpoints:
         return json_answer(
             {
                 "name": server_metadata.NAME,
-                "version": server_metadata.VERSION,
+                "version": self._version,
                 "extensions": server_metadata.EXTENSIONS,
             }
         )

@@ -16,7 +16,7 @@ from tribar.modelserver.http.fields import (
     parse_optional_object,
     refuse_unknown,
 )
-from tribar.modelserver.http.problem import UnreadableJson
+from tribar.modelserver.http.problem import unreadable_json
 from tribar.modelserver.service import IndexEntry, LoadParameter, Service
 
 _FILE = "file:"
@@ -68,7 +68,7 @@ def _load_parameter(name: str, value: Json) -> LoadParameter:
     if name == "config":
         return as_text(value, name)
     if not name.startswith(_FILE):
-        raise UnreadableJson(f"unrecognized load parameter '{name[:100]}': not 'config' or '{_FILE}VERSION/PATH'")
+        raise unreadable_json(f"unrecognized load parameter '{name[:100]}': not 'config' or '{_FILE}VERSION/PATH'")
     try:
         return base64.b64decode(as_text(value, name), validate=True)
     except (binascii.Error, ValueError):

@@ -37,7 +37,7 @@ class WantedOutput:
 def read_wanted_outputs(root: Object, *, is_binary: bool) -> dict[str, WantedOutput] | None:
     """By name, None where the request does not say. ``is_binary`` holds for outputs that do not say.
 
-    Raises ``UnreadableJson``, and ``InvalidRequest`` for forms that exclude each other.
+    Raises ``unreadable_json``, and ``InvalidRequest`` for forms that exclude each other.
     """
     items = root.get("outputs")
     if items is None and "outputs" not in root:
@@ -69,7 +69,7 @@ def _form(parameters: Json, *, is_binary: bool) -> WantedOutput:
 
 
 def read_place(given: Object) -> Place:
-    """The parameters of a tensor in shared memory. Raises ``UnreadableJson``."""
+    """The parameters of a tensor in shared memory. Raises ``unreadable_json``."""
     return Place(
         as_text(given["shared_memory_region"], "shared_memory_region"),
         as_unsigned(given.get("shared_memory_offset", 0), "shared_memory_offset"),

@@ -199,9 +199,9 @@ async def test_tensors_in_shared_memory(tmp_path: Path) -> None:
     front = Front(shared_memory=SharedMemory(is_enabled=True, directory=tmp_path))
     assert (await front.post(REGION + "register", {"key": "/seg", "byte_size": 16})).status == 200
     assert (await front.get(REGION + "status")).json == [{"name": "r", "key": "/seg", "offset": 0, "byte_size": 16}]
-    place = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    place: dict[str, Any] = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
     given_there = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "parameters": place}
-    answer = await front.infer("fp32", given_there, outputs=[wanted(**place, shared_memory_offset=8)])
+    answer = await front.infer("fp32", given_there, outputs=[wanted(**{**place, "shared_memory_offset": 8})])
     parameters = place | {"shared_memory_offset": 8}
     assert answer.json["outputs"] == [
         {"name": "OUTPUT0", "datatype": "FP32", "shape": [1, 2], "parameters": parameters}
