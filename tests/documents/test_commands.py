@@ -27,6 +27,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith("TRIBAR_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "tribar.toml").write_text(blocks(read("docs/serving.md"), "toml")[0])
     (tmp_path / "models/resnet/1").mkdir(parents=True)
     (tmp_path / "models/resnet/1/model.onnx").touch()
@@ -46,6 +47,10 @@ def test_commands_in_blocks(document: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 assert target in targets
             case [".venv/bin/python", "-m", "benchmarks", name, *_]:
                 assert name in NAMES
+            case [".venv/bin/tribar", *arguments]:
+                rehearse(monkeypatch, arguments)
+            case [".venv/bin/pip", "install", "--editable", package]:
+                assert re.fullmatch(rf"\.\[({'|'.join(EXTRAS)})\]", package)
             case [".venv/bin/python", path]:
                 assert (ROOT / path).is_file()
             case [command, *_]:
@@ -59,7 +64,7 @@ def test_flags_and_extras_exist(document: Path) -> None:
     for span in spans(read(str(document))):
         unknown = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", span)) - settings - switches - PLAIN_FLAGS
         assert not unknown, f"{document.name}: `{span}`"
-        assert set(re.findall(r"\[(torch|hf)\]", span)) <= set(EXTRAS)
+        assert set(re.findall(r"\[(torch|hf|models)\]", span)) <= set(EXTRAS)
 
 
 @pytest.mark.usefixtures("directory")

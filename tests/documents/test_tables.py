@@ -10,6 +10,7 @@ from tests.documents.code_tables import Row
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
+from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
@@ -107,8 +108,8 @@ def test_named_metrics_exist(document: str) -> None:
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
     exported = {sample.name for family in registry.collect() for sample in family.samples}
-    exported |= {family.name for family in registry.collect()}
-    named = set(re.findall(r"\btribar_[a-z0-9_]+", read(str(document))))
+    exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
+    named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))
     assert named <= exported
 
 

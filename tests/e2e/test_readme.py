@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from benchmarks.server import serving
+from tests.e2e.server_process import serving as model_server
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.S)
 
 
@@ -53,7 +55,24 @@ def test_the_python_example() -> None:
     assert "Paris" in run.stdout
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/model-server.md"])
+def test_the_examples_of_the_model_server(document: str) -> None:
+    """Over gRPC in both, with curl where there is a command for it."""
+    blocks = re.findall(r"```(?:python|bash)\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), flags=re.S)
+    with model_server("--model-repository", str(ROOT / "examples/models"), "--grpc-port", "0") as server:
+        grpc = server.wait_for_line(r"gRPC +(127\.0\.0\.1:\d+)")[1]
+        (code,) = (block for block in blocks if "InferenceServerClient" in block)
+        assert _run([sys.executable, "-c", code.replace("127.0.0.1:8001", grpc)]).strip() == "[[2. 2. 2. 2.]]"
+        for command in (block for block in blocks if "/infer" in block):
+            answer = json.loads(_run(["bash", "-ec", at(server.url, command)]))
+            assert answer["outputs"][0]["data"] == [2, 3, 4, 5]
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_every_block_is_covered() -> None:
-    covered = ("curl", "OpenAI(", "LLM()", "make serve", "make test")
+    covered = ("curl", "OpenAI(", "LLM()", "make serve", "make test", "InferenceServerClient", "--model-repository")
     uncovered = [text for _, text in BLOCKS if not any(word in text for word in covered)]
     assert not uncovered

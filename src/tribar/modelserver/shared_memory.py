@@ -7,7 +7,6 @@ copy by the kernel, and afterwards the caller can change neither a tensor that w
 """
 
 import asyncio
-import errno
 import os
 import stat
 import weakref
@@ -218,13 +217,13 @@ class SharedMemory:
         if "/" in filename or filename in {".", ".."} or not filename.isprintable():
             text = f"shared memory key '{key}' is no segment's: it is a '/' and a name without any other '/'"
             raise InvalidRequest(text, param="key")
+        if not filename:
+            raise Internal(f"Unable to open shared memory region: '{key}'", param="key")
         try:
-            if not filename:
-                raise FileNotFoundError(errno.ENOENT, "no key")
             # no link: it could lead anywhere; non-blocking, lest a pipe that somebody put there be waited for
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             return os.open(self._directory / filename, flags)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise Internal(f"Unable to open shared memory region: '{key}'", param="key") from error
 
     def _check_range(self, name: str, key: str, found: os.stat_result, offset: int, byte_size: int) -> None:

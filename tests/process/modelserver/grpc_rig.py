@@ -1,16 +1,20 @@
 """A gRPC server before a fake service, and models for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import numpy as np
+import pytest
+from tritonclient.grpc import InferInput
+from tritonclient.utils import InferenceServerException
 
 from tribar.core.errors import TribarError
 from tribar.core.tensors import DataType, Tensor
-from tribar.modelserver.fake_service import FakeModel, FakeService
+from tribar.modelserver.fake_service import FakeModel
 from tribar.modelserver.grpc import GrpcServer
+from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.signature import Signature, TensorSpec
@@ -65,7 +69,7 @@ def repeat(responses: Sequence[int | TribarError]) -> FakeModel:
 
 
 @asynccontextmanager
-async def serving(service: FakeService, *, has_shared_memory: bool = True, **changes: Any) -> AsyncIterator[str]:
+async def serving(service: Service, *, has_shared_memory: bool = True, **changes: Any) -> AsyncIterator[str]:
     """The address of a server before ``service``."""
     memory = SharedMemory(is_enabled=has_shared_memory)
     server = GrpcServer(service, shared_memory=memory, settings=ServerSettings(), address="127.0.0.1:0", **changes)
@@ -74,3 +78,19 @@ async def serving(service: FakeService, *, has_shared_memory: bool = True, **cha
         yield f"127.0.0.1:{port}"
     finally:
         await server.stop(0)
+
+
+def tensor(values: Any, datatype: str = "FP32") -> Any:
+    """The input of a request, for both of tritonclient's gRPC clients."""
+    array = np.asarray(values)
+    given = InferInput("INPUT0", list(array.shape), datatype)
+    given.set_data_from_numpy(array)
+    return given
+
+
+async def expect(code: str, call: Awaitable[Any]) -> str:
+    """The text of the error with which a call of tritonclient fails."""
+    with pytest.raises(InferenceServerException) as caught:
+        await call
+    assert caught.value.status() == f"StatusCode.{code}"
+    return str(caught.value.message())
