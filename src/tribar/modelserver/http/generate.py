@@ -58,7 +58,10 @@ class Generation:
         return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
-        """Sends an event for each response. Where the first is an error, the status says so; without any it is JSON."""
+        """Sends an event for each response, also for an error in its place; of the first one the status tells.
+
+        Raises what is wrong with the request.
+        """
         request = await self._read(exchange)
         departure = Departure(exchange.receive)
         try:
@@ -72,8 +75,6 @@ class Generation:
         except asyncio.CancelledError:
             departure.explain()
             raise
-        except TribarError as error:
-            return _failed(error)
         finally:
             departure.close()
         if not exchange.is_started:
