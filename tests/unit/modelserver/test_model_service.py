@@ -56,6 +56,8 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
                 ask("nope")
             with pytest.raises(NotFound, match=r"^Request for unknown model: 'm' version 9 is not found$"):
                 ask("m", "9")
+        with pytest.raises(NotFound, match="'nope' is not found"):
+            service.stream(request("nope"))
         assert not service.is_model_ready("nope")
         assert not service.is_model_ready("m", "9")
         assert service.is_model_ready("m", "1")

@@ -60,11 +60,14 @@ class Generation:
         return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
-        """Sends an event for each response. Where the first is an error, the status says so; without any it is JSON."""
+        """Sends an event for each response, also for an error in its place; of the first one the status tells.
+
+        Raises what is wrong with the request.
+        """
         request = await self._read(exchange)
         departure = Departure(exchange.receive, self._patience)
         try:
-            async with aclosing(self._events(request)) as events:
+            async with aclosing(_events(self._service.stream(request))) as events:
                 async for status, event in events:
                     if not exchange.is_started:
                         exchange.is_started = True
@@ -74,8 +77,6 @@ class Generation:
         except asyncio.CancelledError:
             departure.explain()
             raise
-        except TribarError as error:
-            return _failed(error)
         finally:
             departure.close()
         if not exchange.is_started:
@@ -83,31 +84,23 @@ class Generation:
         await exchange.send({"type": "http.response.body", "body": b""})
         return None
 
-    async def _events(self, request: InferRequest) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has.
-
-        Raises what the service raises before the first response; later it is an event, the last.
-        """
-        is_begun = False
-        try:
-            async with aclosing(self._service.stream(request)) as stream:
-                async for response in stream:
-                    if response.error is not None:
-                        is_begun = True
-                        yield _status(response.error), error_body(response.error.message)
-                    elif response.outputs or not response.is_final:
-                        event = _flat(response)
-                        is_begun = True
-                        yield 200, event
-        except TribarError as error:
-            if not is_begun:
-                raise
-            yield _status(error), error_body(error.message)
-
     async def _read(self, exchange: Exchange) -> InferRequest:
         body = await self._bodies.read(exchange)
         signature = self._service.signature(exchange.model, exchange.version)
         return read_request(signature, exchange.version, parse_object(body))
+
+
+async def _events(responses: AsyncGenerator[InferResponse, None]) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has."""
+    try:
+        async with aclosing(responses):
+            async for response in responses:
+                if response.error is not None:
+                    yield _status(response.error), error_body(response.error.message)
+                elif response.outputs or not response.is_final:
+                    yield 200, _flat(response)
+    except TribarError as error:
+        yield _status(error), error_body(error.message)
 
 
 def read_request(signature: Signature, version: str, root: Object) -> InferRequest:
