@@ -84,9 +84,7 @@ class Inference:
 
 def _is_large(response: InferResponse) -> bool:
     """Whether writing it may take longer than the loop should be held."""
-    n_elements = 0
-    for tensor in response.outputs:
-        n_elements += tensor.data.size
-        if tensor.datatype is DataType.BYTES and n_elements and len(tensor.data.flat[0]) > _OFFLOAD_BYTES:
-            return True
-    return n_elements > _OFFLOAD_ELEMENTS
+    if sum([tensor.data.size for tensor in response.outputs]) > _OFFLOAD_ELEMENTS:
+        return True
+    texts = [tensor.data.flat for tensor in response.outputs if tensor.datatype is DataType.BYTES]
+    return sum([len(text) for elements in texts for text in elements]) > _OFFLOAD_BYTES

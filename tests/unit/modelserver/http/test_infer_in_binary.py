@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.modelserver.http.front_rig import LENGTH, Front, following, given, signature, wanted
 
-from tribar.core.tensors import DataType
+from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.fake_service import FakeModel
 
 TWO = struct.pack("<2f", 1.5, float("nan"))
@@ -122,3 +122,17 @@ async def test_what_a_raw_body_cannot_tell_is_refused() -> None:
     }
     assert found["fixed"].json["outputs"][0]["shape"] == [1, 2, 3]
     assert found["text"].tail == struct.pack("<I", 24) + bytes(24)
+
+
+async def test_an_output_without_elements_after_one_with_some() -> None:
+    """Both are answered, whatever is done to find out how large they are."""
+
+    def outputs(_: object) -> list[Tensor]:
+        text = np.empty(1, object)
+        text[0] = b"ab"
+        return [Tensor("OUTPUT0", DataType.BYTES, text), Tensor("OUTPUT1", DataType.BYTES, np.empty(0, object))]
+
+    model = FakeModel(signature("m", {"INPUT0": DataType.FP32}), outputs=outputs)
+    answer = await Front({"m": model}).infer("m", given("FP32", [1, 1], [1]))
+    assert answer.status == 200
+    assert [output["data"] for output in answer.json["outputs"]] == [["ab"], []]
