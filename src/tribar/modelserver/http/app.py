@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 Methods = Mapping[str, Endpoint]
 """What a path answers, by method."""
 
-_BODY_TIMEOUT_S: Final = 60.0
+_BODY_PAUSE_S: Final = 60.0
+_BODY_TIMEOUT_S: Final = 600.0
 _MAX_VERSION: Final = 2**63 - 1
 _NOT_FOUND: Final = Answer(404, (error_body("Not Found"),))
 _WRONG_METHOD: Final = Answer(405, (error_body("Method Not Allowed"),))
@@ -35,7 +36,8 @@ class HttpFront:
     """Answers requests by asking ``service``. It answers its own errors, too: nothing raises out of it.
 
     Bodies, also once they are decompressed, have at most ``max_body_bytes``, and those that arrive in pieces together
-    ``max_all_bodies_bytes`` (four of them where it is None). ``version`` is what the metadata tells of the server.
+    ``max_all_bodies_bytes`` (four of them where it is None). Each piece of a
+    body has ``body_pause_s`` to arrive, and all of it ``body_timeout_s``. ``version`` is what the metadata tells.
     """
 
     def __init__(
@@ -47,10 +49,14 @@ class HttpFront:
         settings: ServerSettings,
         version: str = "",
         max_all_bodies_bytes: int | None = None,
+        body_pause_s: float = _BODY_PAUSE_S,
         body_timeout_s: float = _BODY_TIMEOUT_S,
     ) -> None:
         bodies = BodyReader(
-            max_body_bytes, max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes, timeout_s=body_timeout_s
+            max_body_bytes,
+            max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes,
+            pause_s=body_pause_s,
+            timeout_s=body_timeout_s,
         )
         models = ModelEndpoints(service, version)
         inference = Inference(service, bodies, shared_memory)

@@ -12,14 +12,20 @@ from tribar.modelserver.http.problem import client_left
 
 _INFLATE_INLINE_BYTES: Final = 1024
 """What a thousandfold growth makes of more takes longer than the loop should be held."""
+_CLOCK_GRAIN_S: Final = 0.001
+"""No timer is more exact."""
 
 
 class BodyReader:
-    """Reads bodies of up to ``max_bytes`` each; those in several pieces may hold ``max_all_bytes`` together."""
+    """Reads bodies of up to ``max_bytes`` each; those in several pieces may hold ``max_all_bytes`` together.
 
-    def __init__(self, max_bytes: int, *, max_all_bytes: int, timeout_s: float) -> None:
+    Each piece has ``pause_s`` to arrive, and a whole body ``timeout_s``.
+    """
+
+    def __init__(self, max_bytes: int, *, max_all_bytes: int, pause_s: float, timeout_s: float) -> None:
         self._max_bytes = max_bytes
         self._max_all_bytes = max_all_bytes
+        self._pause_s = pause_s
         self._timeout_s = timeout_s
         self._n_bytes = 0
 
@@ -44,30 +50,27 @@ class BodyReader:
 
     async def _in_time(self, receive: Receive) -> bytes:
         """What ``asyncio.timeout`` does, which costs ten times as much: a tenth of a small request in all."""
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None, "requests are answered in tasks"
-        timer = loop.call_later(self._timeout_s, task.cancel)
+        patience = _Patience(self._pause_s, self._timeout_s)
         try:
-            return await self._arrived(receive)
+            return await self._arrived(receive, patience)
         except asyncio.CancelledError:
-            if loop.time() < timer.when():
+            if not patience.is_over or patience.task.uncancel() > 0:
                 raise
-            task.uncancel()
-            raise DeadlineExceeded(f"the request body did not arrive within {self._timeout_s:g} s") from None
+            text = f"the request body did not arrive in time: {patience.limit_s:g} s are the limit"
+            raise DeadlineExceeded(text) from None
         finally:
-            timer.cancel()
+            patience.end()
 
-    async def _arrived(self, receive: Receive) -> bytes:
+    async def _arrived(self, receive: Receive, patience: "_Patience") -> bytes:
         message = await receive()
         if message["type"] != "http.request" or message.get("more_body", False):
-            return await self._join(message, receive)
+            return await self._join(message, receive, patience)
         body: bytes = message.get("body", b"")
         if len(body) > self._max_bytes:
             raise self._too_large()
         return body
 
-    async def _join(self, message: Message, receive: Receive) -> bytes:
+    async def _join(self, message: Message, receive: Receive, patience: "_Patience") -> bytes:
         body = bytearray()
         n_held = 0
         try:
@@ -84,9 +87,52 @@ class BodyReader:
                 body += piece
                 if not message.get("more_body", False):
                     return bytes(body)
+                if piece:
+                    patience.renew()
                 message = await receive()
         finally:
             self._n_bytes -= n_held
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the request body is larger than {self._max_bytes} bytes")
+
+
+class _Patience:
+    """Cancels the task that makes it once a body has paused for ``pause_s`` or taken ``timeout_s``; then ``is_over``.
+
+    That flag, and no look at the clock, tells who has cancelled: a timer may fire early by the clock's grain.
+    """
+
+    __slots__ = ("_arrived_at_s", "_ends_at_s", "_loop", "_pause_s", "_timeout_s", "_timer", "is_over", "limit_s", "task")
+
+    def __init__(self, pause_s: float, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "requests are answered in tasks"
+        self.task = task
+        self.is_over = False
+        self.limit_s = min(pause_s, timeout_s)
+        self._loop = loop
+        self._pause_s = pause_s
+        self._timeout_s = timeout_s
+        self._arrived_at_s = loop.time()
+        self._ends_at_s = self._arrived_at_s + timeout_s
+        self._timer = loop.call_at(self._arrived_at_s + self.limit_s, self._fire)
+
+    def renew(self) -> None:
+        """A piece has arrived."""
+        self._arrived_at_s = self._loop.time()
+
+    def end(self) -> None:
+        """The body is there, or nobody waits for it any more."""
+        self._timer.cancel()
+
+    def _fire(self) -> None:
+        due_s = min(self._arrived_at_s + self._pause_s, self._ends_at_s)
+        if due_s - self._loop.time() > _CLOCK_GRAIN_S:
+            self._timer = self._loop.call_at(due_s, self._fire)
+            return
+        if due_s == self._ends_at_s:
+            self.limit_s = self._timeout_s
+        self.is_over = True
+        self.task.cancel()

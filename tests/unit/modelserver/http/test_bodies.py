@@ -4,9 +4,10 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
+from starlette.types import Message
 from tests.unit.modelserver.http.front_rig import LENGTH, Front, following, given, identity, wanted
 
 from tribar.core.tensors import DataType
@@ -75,11 +76,60 @@ async def test_all_bodies_together_are_bounded() -> None:
     assert (await front.ask("POST", PATH, pieces())).status == 200
 
 
-async def test_a_body_that_does_not_arrive_is_given_up() -> None:
-    front = Front(body_timeout_s=0.01)
-    answer = await front.ask("POST", PATH, ())
-    assert answer.status == 504
-    assert "0.01 s" in answer.error
+Receiving = Callable[[], Awaitable[Message]]
+
+
+async def status_of(front: Front, receive: Receiving) -> tuple[int, bytes]:
+    """The status and the first piece of the answer to a request whose body comes from ``receive``."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "headers": []}
+    await front.app(scope, receive, send)
+    return sent[0]["status"], sent[1]["body"]
+
+
+@pytest.mark.parametrize("limit", ["body_pause_s", "body_timeout_s"])
+@pytest.mark.parametrize("n_pieces", [0, 3])
+async def test_a_body_that_does_not_arrive_is_given_up(limit: str, n_pieces: int) -> None:
+    pieces = [b"{"] * n_pieces
+
+    async def receive() -> Message:
+        if not pieces:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": pieces.pop(), "more_body": True}
+
+    status, body = await status_of(Front(**{limit: 0.01}), receive)
+    assert status == 504
+    assert b"0.01 s" in body
+
+
+async def test_a_slow_body_that_goes_on_arriving_is_read() -> None:
+    """Its pieces take longer together than one may."""
+    loop = asyncio.get_running_loop()
+    pieces = [BODY[i : i + 8] for i in range(0, len(BODY), 8)]
+    start_s = loop.time()
+
+    async def receive() -> Message:
+        arrived = asyncio.Event()
+        loop.call_later(0.04, arrived.set)
+        await arrived.wait()
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    status, _ = await status_of(Front(body_pause_s=0.3), receive)
+    assert loop.time() - start_s > 0.3
+    assert status == 200
+
+
+async def test_a_timer_that_fires_early_by_the_clock_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As loops have it whose timers and clock are rounded differently: the clock has not come to the timer's time."""
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: start_s)
+    monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))
+    assert (await Front(body_pause_s=1e-9).ask("POST", PATH, ())).status == 504
 
 
 @pytest.mark.parametrize(
