@@ -1,5 +1,7 @@
 """Inference with tensors after the JSON (binary tensor data extension), and with nothing but a tensor."""
 
+import asyncio
+import json
 import struct
 from typing import Any
 
@@ -136,3 +138,27 @@ async def test_an_output_without_elements_after_one_with_some() -> None:
     answer = await Front({"m": model}).infer("m", given("FP32", [1, 1], [1]))
     assert answer.status == 200
     assert [output["data"] for output in answer.json["outputs"]] == [["ab"], []]
+
+
+@pytest.mark.parametrize("datatype", ["BYTES", "\\u0042YTES"])
+async def test_many_texts_do_not_hold_the_event_loop(datatype: str) -> None:
+    """Others go on while the elements are read and written, however the datatype is spelt."""
+    texts = [b"%d" % index for index in range(200_000)]
+    content = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+    fields = json.dumps(head(len(content), [1, len(texts)], "BYTES", parameters={"binary_data_output": True}))
+    text = fields.replace("BYTES", datatype).encode()
+    n_turns = 0
+
+    async def others() -> None:
+        nonlocal n_turns
+        while True:
+            n_turns += 1
+            await asyncio.sleep(0)
+
+    going_on = asyncio.create_task(others())
+    answer = await Front(max_body_bytes=2**24).ask(
+        "POST", "/v2/models/bytes/infer", text + content, {LENGTH: str(len(text))}
+    )
+    going_on.cancel()
+    assert answer.tail == content
+    assert n_turns > 8
