@@ -89,14 +89,15 @@ class InferReader:
         inputs: list[Tensor] = []
         model = message.model_name
         n_raw, n_used = len(raw_contents), 0
-        for item in message.inputs:
+        spans = [self._span(item, item.name) if item.parameters else None for item in message.inputs]
+        self._shared_memory.check_together(filter(None, spans))
+        for item, span in zip(message.inputs, spans, strict=True):
             name = item.name
             datatype = _DATATYPES.get(item.datatype)
             if datatype is None:
                 text = f"input '{name}' for model '{model}' has no datatype: '{item.datatype[:20]}' is not one of "
                 raise InvalidRequest(text + ", ".join(_DATATYPES), param=name)
             shape = tuple(item.shape)
-            span = self._span(item, name) if item.parameters else None
             if span is not None:
                 if item.HasField("contents"):
                     text = f"unexpected 'content' provided when using shared memory for input tensor '{name}'"

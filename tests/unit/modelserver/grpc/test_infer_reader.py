@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc.service_pb2 import InferParameter, InferTensorContents, ModelInferRequest
 
-from tribar.core.errors import InvalidRequest, NotFound
+from tribar.core.errors import InvalidRequest, NotFound, TooLarge
 from tribar.core.tensors import DataType
 from tribar.modelserver.grpc.infer_reader import InferCall, InferReader
 from tribar.modelserver.shared_memory import SharedMemory
@@ -254,3 +254,14 @@ async def test_a_number_out_of_range_among_many(reader: InferReader) -> None:
 async def test_more_inputs_than_any_model_has(reader: InferReader) -> None:
     with pytest.raises(InvalidRequest, match="more than 1024 inputs"):
         await read(reader, inputs=[described("FP32", 0)] * 1025)
+
+
+async def test_regions_of_one_request_are_bounded_together(tmp_path: Path) -> None:
+    """One region named often is as much memory as many."""
+    (tmp_path / "segment").write_bytes(bytes(64))
+    memory = SharedMemory(is_enabled=True, directory=tmp_path, max_span_bytes=128)
+    memory.register("region", "/segment", byte_size=64)
+    place = described("FP32", 16, shared_memory_region="region", shared_memory_byte_size=64)
+    assert len((await read(InferReader(memory), inputs=[place] * 2)).request.inputs) == 2
+    with pytest.raises(TooLarge, match="128 bytes together, got 192"):
+        await read(InferReader(memory), inputs=[place] * 3)
