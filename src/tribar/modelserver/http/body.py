@@ -103,7 +103,17 @@ class _Patience:
     That flag, and no look at the clock, tells who has cancelled: a timer may fire early by the clock's grain.
     """
 
-    __slots__ = ("_arrived_at_s", "_ends_at_s", "_loop", "_pause_s", "_timeout_s", "_timer", "is_over", "limit_s", "task")
+    __slots__ = (
+        "_arrived_at_s",
+        "_ends_at_s",
+        "_loop",
+        "_pause_s",
+        "_timeout_s",
+        "_timer",
+        "is_over",
+        "limit_s",
+        "task",
+    )
 
     def __init__(self, pause_s: float, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
