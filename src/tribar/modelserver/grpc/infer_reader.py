@@ -44,7 +44,7 @@ class InferCall:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A message, its inputs in binary form, and whether their elements may be so many that a thread has to read them."""
+    """A message, its inputs in binary form, and whether a thread has to read the elements: there may be many."""
 
     message: ModelInferRequest
     raw_contents: Sequence[bytes | memoryview]
