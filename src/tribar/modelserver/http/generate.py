@@ -15,6 +15,7 @@ from tribar.modelserver.http.elements import flattened, tensor_of
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange
 from tribar.modelserver.http.fields import Json, Object, as_parameter, as_text, parse_object
 from tribar.modelserver.http.infer_response import json_elements, response_head, to_json
+from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
@@ -30,14 +31,15 @@ _NOT_ONE: Final = (
 class Generation:
     """``POST /v2/models/NAME[/versions/VERSION]/generate`` and ``.../generate_stream``."""
 
-    def __init__(self, service: Service, bodies: BodyReader) -> None:
+    def __init__(self, service: Service, bodies: BodyReader, patience: Overdue) -> None:
         self._service = service
         self._bodies = bodies
+        self._patience = patience
 
     async def generate(self, exchange: Exchange) -> Answer:
         """The model's one response; for another number of them an error with status 200, as in Triton."""
         request = await self._read(exchange)
-        departure = Departure(exchange.receive)
+        departure = Departure(exchange.receive, self._patience)
         responses: list[InferResponse] = []
         try:
             async with aclosing(self._service.stream(request)) as stream:
@@ -64,7 +66,7 @@ class Generation:
         Raises what is wrong with the request.
         """
         request = await self._read(exchange)
-        departure = Departure(exchange.receive)
+        departure = Departure(exchange.receive, self._patience)
         try:
             async with aclosing(_events(self._service.stream(request))) as events:
                 async for status, event in events:

@@ -91,8 +91,7 @@ async def status_of(front: Front, receive: Receiving) -> tuple[int, bytes]:
     return sent[0]["status"], sent[1]["body"]
 
 
-@pytest.mark.parametrize("limit", ["body_pause_s", "body_timeout_s"])
-@pytest.mark.parametrize("n_pieces", [0, 3])
+@pytest.mark.parametrize(("limit", "n_pieces"), [("body_pause_s", 0), ("body_pause_s", 3), ("body_timeout_s", 3)])
 async def test_a_body_that_does_not_arrive_is_given_up(limit: str, n_pieces: int) -> None:
     pieces = [b"{"] * n_pieces
 
@@ -123,15 +122,6 @@ async def test_a_slow_body_that_goes_on_arriving_is_read() -> None:
     assert status == 200
 
 
-async def test_a_timer_that_fires_early_by_the_clock_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As loops have it whose timers and clock are rounded differently: the clock has not come to the timer's time."""
-    loop = asyncio.get_running_loop()
-    start_s = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: start_s)
-    monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))
-    assert (await Front(body_pause_s=1e-9).ask("POST", PATH, ())).status == 504
-
-
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [
@@ -157,7 +147,7 @@ async def test_compressed_requests(encoding: str, body: bytes) -> None:
         ("gzip", b"", 400),
         ("br", BODY, 501),
         ("gzip, gzip", BODY, 501),
-        ("gzip", gzip.compress(bytes(50 * 2**20)), 413),
+        ("gzip", gzip.compress(bytes(50 * 2**20), mtime=0), 413),
         ("deflate", zlib.compress(b" " * (2**20 + 1)), 413),
     ],
 )
