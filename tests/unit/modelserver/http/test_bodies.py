@@ -76,6 +76,24 @@ async def test_all_bodies_together_are_bounded() -> None:
     assert (await front.ask("POST", PATH, pieces())).status == 200
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}], ids=["plain", "compressed"])
+async def test_bodies_count_until_they_are_answered(headers: dict[str, str]) -> None:
+    """The tensors of a request are its body; what a compressed one grows to counts as well."""
+    model = FakeModel(identity(DataType.FP32).signature, gate=asyncio.Event())
+    front = Front({"fp32": model}, max_body_bytes=1000, max_all_bodies_bytes=1500)
+    body = BODY + b" " * (900 - len(BODY))
+    body = gzip.compress(body) if headers else body
+    pieces = [body[:50], body[50:]]
+    first = asyncio.create_task(front.ask("POST", PATH, pieces, headers))
+    await front.service.was_asked.wait()
+    refused = await front.ask("POST", PATH, pieces, headers)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert model.gate is not None
+    model.gate.set()
+    assert (await first).status == 200
+    assert (await front.ask("POST", PATH, pieces, headers)).status == 200
+
+
 Receiving = Callable[[], Awaitable[Message]]
 
 
