@@ -10,7 +10,7 @@ from tritonclient.grpc.service_pb2 import ModelInferResponse, ModelStreamInferRe
 from tribar.core.errors import TribarError
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
-from tribar.modelserver.classification import classify
+from tribar.modelserver.classification import classify_output
 from tribar.modelserver.grpc.infer_reader import InferCall
 from tribar.modelserver.grpc.parameters import to_message, to_messages
 from tribar.modelserver.grpc.wire import Buffer, joined, key, length_delimited, serialised, varint
@@ -60,9 +60,7 @@ class InferWriter:
 
     def _classes(self, tensor: Tensor, n_classes: int, response: InferResponse) -> Tensor:
         signature = self._signature_of(response.model_name, response.model_version)
-        spec = signature.outputs.get(tensor.name)
-        labels = spec.labels if spec is not None else ()
-        return classify(tensor, n_classes, labels, is_batched=signature.max_batch_size > 0)
+        return classify_output(tensor, n_classes, signature)
 
 
 async def in_stream(parts: list[Buffer], *, is_final: bool) -> bytes:
