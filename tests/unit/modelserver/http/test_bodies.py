@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from starlette.types import Message
@@ -118,7 +119,8 @@ async def test_a_body_that_does_not_arrive_is_given_up(limit: str, n_pieces: int
             await asyncio.Event().wait()
         return {"type": "http.request", "body": pieces.pop(), "more_body": True}
 
-    status, body = await status_of(Front(**{limit: 0.01}), receive)
+    options: dict[str, Any] = {limit: 0.01}
+    status, body = await status_of(Front(None, **options), receive)
     assert status == 504
     assert b"0.01 s" in body
 
