@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class HostedModels:
             ),
         )
         shared_memory = SharedMemory(is_enabled=config.allow_shared_memory)
-        settings = ServerSettings()
+        settings = ServerSettings(logging.getLogger("tribar"))
         self._http = HttpFront(
             self._service,
             max_body_bytes=config.max_tensor_bytes,

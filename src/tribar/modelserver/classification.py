@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.tensors import DataType, Tensor
+from tribar.modelserver.signature import Signature
 
 
 def classify(tensor: Tensor, k: int, labels: Sequence[str], *, is_batched: bool) -> Tensor:
@@ -26,6 +27,13 @@ def classify(tensor: Tensor, k: int, labels: Sequence[str], *, is_batched: bool)
     array = np.empty(len(texts), object)
     array[:] = texts
     return Tensor(tensor.name, DataType.BYTES, array.reshape((n_rows, n_classes) if is_batched else (n_classes,)))
+
+
+def classify_output(tensor: Tensor, k: int, signature: Signature) -> Tensor:
+    """As ``classify``, with the labels that the model of ``signature`` has for this output."""
+    spec = signature.outputs.get(tensor.name)
+    labels = spec.labels if spec is not None else ()
+    return classify(tensor, k, labels, is_batched=signature.max_batch_size > 0)
 
 
 def _comparable(tensor: Tensor) -> npt.NDArray[Any]:

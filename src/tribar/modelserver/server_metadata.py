@@ -14,7 +14,6 @@ EXTENSIONS: Final = (
     "binary_tensor_data",
     "parameters",
     "statistics",
-    "trace",
     "logging",
 )
 """Names of the protocol's extensions (Triton's documentation of its protocol)."""

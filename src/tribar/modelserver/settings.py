@@ -1,5 +1,9 @@
-"""The server's trace and log settings (Triton's trace and logging extensions): what is set, and what can be."""
+"""The server's trace and log settings (Triton's trace and logging extensions): what is set, and what can be.
 
+Log settings say what is written. Traces are not made, so their level stays OFF and the others wait for them.
+"""
+
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,12 +34,16 @@ _LOG_DEFAULTS: Final[Mapping[str, LogValue]] = {
     "log_format": "default",
 }
 _LOG_FORMATS: Final = ("default", "ISO8601")
+_LOG_SWITCHES: Final = ((logging.ERROR, "log_error"), (logging.WARNING, "log_warning"), (logging.INFO, "log_info"))
 
 
 class ServerSettings:
     """Settings that clients read and change. Names and trace levels that do not exist are refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        """The log settings hold for ``logger`` and those below it, from the first change on."""
+        self._logger = logger
+        self._switches = _Switches("" if logger is None else logger.name)
         self._trace: dict[str, TraceValue] = {}
         self._trace_of_model: dict[str, dict[str, TraceValue]] = {}
         self._log: dict[str, LogValue] = dict(_LOG_DEFAULTS)
@@ -47,7 +55,7 @@ class ServerSettings:
     def update_trace(self, changes: Mapping[str, TraceValue | None], model: str = "") -> dict[str, TraceValue]:
         """Change some, all or none, and return all; None goes back to what is behind the setting.
 
-        Raises ``InvalidRequest`` naming the setting, ``Unsupported`` for the file.
+        Raises ``InvalidRequest`` naming the setting, ``Unsupported`` for the file and for traces.
         """
         checked = {name: _trace_value(name, value) for name, value in changes.items()}
         settings = self._trace_of_model.setdefault(model, {}) if model else self._trace
@@ -69,7 +77,36 @@ class ServerSettings:
         for name, value in changes.items():
             _check_log_value(name, value)
         self._log |= changes
+        if self._logger is not None:
+            self._switches.bind(self._logger, self._log)
         return self.log()
+
+
+class _Switches(logging.Filter):
+    """Lets records of the loggers below ``name`` pass whose level is on, and all of others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._log = _LOG_DEFAULTS
+
+    def bind(self, logger: logging.Logger, log: Mapping[str, LogValue]) -> None:
+        """From now on ``log`` says what is written, wherever the records of ``logger`` go."""
+        self._log = dict(log)
+        logger.setLevel(logging.DEBUG if log["log_verbose_level"] else logging.NOTSET)
+        above: logging.Logger | None = logger
+        while above is not None:
+            for handler in above.handlers:
+                handler.addFilter(self)
+            above = above.parent if above.propagate else None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """As ``logging.Filter``."""
+        if not super().filter(record):
+            return True
+        for level, name in _LOG_SWITCHES:
+            if record.levelno >= level:
+                return bool(self._log[name])
+        return True
 
 
 def _trace_value(name: str, value: TraceValue | None) -> TraceValue | None:
@@ -85,7 +122,10 @@ def _trace_value(name: str, value: TraceValue | None) -> TraceValue | None:
         for level in levels:
             if level not in _TRACE_LEVELS:
                 raise _unknown(name, level, _TRACE_LEVELS)
-        return [level for level in levels if level != "OFF"] or ["OFF"]
+        for level in levels:
+            if level != "OFF":
+                raise Unsupported(f"trace level {level}: this server makes no traces", param=name)
+        return ["OFF"]
     text = value if isinstance(value, str) else "".join(value[:1])
     if name in _TRACE_NUMBERS:
         low, high = _TRACE_NUMBERS[name]

@@ -10,6 +10,7 @@ import asyncio
 import os
 import stat
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -204,6 +205,13 @@ class SharedMemory:
             text = f"a tensor in shared memory may have {self._max_span_bytes} bytes, got {byte_size}"
             raise TooLarge(text, param="shared_memory_byte_size")
         return Span(region, offset, byte_size)
+
+    def check_together(self, spans: Iterable[Span]) -> None:
+        """Before any is read: the inputs of a request. Raises ``TooLarge``; the same bytes count as often as named."""
+        n_bytes = sum([span.byte_size for span in spans])
+        if n_bytes > self._max_span_bytes:
+            text = f"the inputs of a request in shared memory may have {self._max_span_bytes} bytes together"
+            raise TooLarge(f"{text}, got {n_bytes}", param="shared_memory_byte_size")
 
     def _require_enabled(self) -> None:
         if not self._is_enabled:

@@ -1,6 +1,7 @@
 """The elements of inputs that come as typed lists (``InferTensorContents``) rather than in binary form."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +35,8 @@ _FIELD_TYPES: Final = {
     "fp64_contents": "FP64",
     "bytes_contents": "BYTES",
 }
+_SLICE: Final = 8192
+"""Elements that are read at a time: other threads run in between."""
 
 
 def tensor_of(
@@ -48,7 +51,7 @@ def tensor_of(
                 f"'{_FIELD_TYPES[descriptor.name]}', expected datatype '{datatype}'"
             )
             raise InvalidRequest(text, param=name)
-    elements: list[Any] = list(getattr(contents, field)) if field is not None else []
+    elements: Sequence[Any] = getattr(contents, field) if field is not None else ()
     expected = math.prod(shape)
     if len(elements) != expected:
         text = f"input '{name}' for model '{model}' has {len(elements)} elements, its shape {list(shape)} {expected}"
@@ -56,11 +59,15 @@ def tensor_of(
     return Tensor(name, datatype, _array(name, datatype, elements).reshape(shape))
 
 
-def _array(name: str, datatype: DataType, elements: list[Any]) -> npt.NDArray[Any]:
-    if datatype is DataType.BYTES:
-        array = np.empty(len(elements), object)
-        array[:] = elements
-        return array
+def _array(name: str, datatype: DataType, elements: Sequence[Any]) -> npt.NDArray[Any]:
+    array = np.empty(len(elements), datatype.dtype)
+    for start in range(0, len(elements), _SLICE):
+        part = elements[start : start + _SLICE]
+        array[start : start + _SLICE] = part if datatype is DataType.BYTES else _numbers(name, datatype, part)
+    return array
+
+
+def _numbers(name: str, datatype: DataType, elements: Sequence[Any]) -> npt.NDArray[Any]:
     try:
         return np.array(elements, datatype.dtype)
     except OverflowError:

@@ -1,5 +1,6 @@
 """Inference requests from their bytes."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from tribar.modelserver.grpc.contents import tensor_of
 from tribar.modelserver.grpc.parameters import request_fields, tensor_parameter
 from tribar.modelserver.grpc.wire import split_field, unreadable
 from tribar.modelserver.shared_memory import SharedMemory, Span
+from tribar.modelserver.slowness import SLOW_BYTES, SLOW_ELEMENTS
 
 _DATATYPES: Final = {str(datatype): datatype for datatype in DataType}
 _RAW_INPUT_CONTENTS: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 _SPLIT_BYTES: Final = 1 << 16
 """From here on a request's tensors are cut out of its bytes, where protobuf would copy them twice."""
+_MAX_ENTRIES: Final = 1024
 
 
 @dataclass(slots=True)
@@ -39,27 +42,31 @@ class InferCall:
     wants_empty_final: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A message, its inputs in binary form, and whether a thread has to read the elements: there may be many."""
+
+    message: ModelInferRequest
+    raw_contents: Sequence[bytes | memoryview]
+    is_large: bool
+
+
 class InferReader:
     """Reads requests. ``shared_memory`` has the inputs that lie there."""
 
     def __init__(self, shared_memory: SharedMemory) -> None:
         self._shared_memory = shared_memory
 
-    def parse(self, content: bytes) -> tuple[ModelInferRequest, Sequence[bytes | memoryview]]:
-        """The message, and the inputs in binary form. Raises ``InvalidRequest`` where it is none."""
-        try:
-            if len(content) < _SPLIT_BYTES:
-                message = ModelInferRequest.FromString(content)
-                return message, message.raw_input_contents
-            rest, raw_contents = split_field(content, _RAW_INPUT_CONTENTS)
-            return ModelInferRequest.FromString(rest), raw_contents
-        except DecodeError:
-            raise unreadable() from None
+    async def parse(self, content: bytes) -> Parsed:
+        """The message. Raises ``InvalidRequest`` where it is none."""
+        if len(content) < _SPLIT_BYTES:
+            return _parsed(content)
+        return await asyncio.to_thread(_split, content)
 
-    async def read(
-        self, message: ModelInferRequest, raw_contents: Sequence[bytes | memoryview], deadline_s: float | None
-    ) -> InferCall:
+    async def read(self, parsed: Parsed, deadline_s: float | None) -> InferCall:
         """What a message asks for. Raises ``InvalidRequest`` naming the field, ``NotFound`` for an unknown region."""
+        message = parsed.message
+        _check_numbers(message)
         fields: dict[str, Any] = {}
         wants_empty_final = False
         if message.parameters:
@@ -71,39 +78,47 @@ class InferReader:
             model_name=message.model_name,
             model_version=message.model_version,
             id=message.id,
-            inputs=await self._inputs(message, raw_contents),
+            inputs=await self._inputs(parsed),
             deadline_s=deadline_s,
             **fields,
         )
         return InferCall(request, wanted, wants_empty_final)
 
-    async def _inputs(self, message: ModelInferRequest, raw_contents: Sequence[bytes | memoryview]) -> list[Tensor]:
+    async def _inputs(self, parsed: Parsed) -> list[Tensor]:
+        message, raw_contents = parsed.message, parsed.raw_contents
         inputs: list[Tensor] = []
         model = message.model_name
         n_raw, n_used = len(raw_contents), 0
-        for item in message.inputs:
+        spans = [self._span(item, item.name) if item.parameters else None for item in message.inputs]
+        self._shared_memory.check_together(filter(None, spans))
+        for item, span in zip(message.inputs, spans, strict=True):
             name = item.name
             datatype = _DATATYPES.get(item.datatype)
             if datatype is None:
                 text = f"input '{name}' for model '{model}' has no datatype: '{item.datatype[:20]}' is not one of "
                 raise InvalidRequest(text + ", ".join(_DATATYPES), param=name)
             shape = tuple(item.shape)
-            span = self._span(item, name) if item.parameters else None
             if span is not None:
                 if item.HasField("contents"):
                     text = f"unexpected 'content' provided when using shared memory for input tensor '{name}'"
                     raise InvalidRequest(f"{text} for model '{model}'", param=name)
-                inputs.append(_binary(message, name, datatype, shape, await span.read()))
+                content = await span.read()
+                inputs.append(await _read_binary(message, name, datatype, shape, content))
             elif n_raw:
                 if item.HasField("contents"):
                     text = f"contents field must not be specified when using raw_input_contents for '{name}'"
                     raise InvalidRequest(f"{text} for model '{model}'", param=name)
                 if n_used == n_raw:
                     raise _no_data(model, name)
-                inputs.append(_binary(message, name, datatype, shape, raw_contents[n_used]))
+                inputs.append(await _read_binary(message, name, datatype, shape, raw_contents[n_used]))
                 n_used += 1
             elif item.HasField("contents"):
-                inputs.append(tensor_of(model, name, datatype, _checked(model, name, shape), item.contents))
+                _checked(model, name, shape)
+                if parsed.is_large:
+                    made = await asyncio.to_thread(tensor_of, model, name, datatype, shape, item.contents)
+                else:
+                    made = tensor_of(model, name, datatype, shape, item.contents)
+                inputs.append(made)
             else:
                 raise _no_data(model, name)
         return inputs
@@ -140,6 +155,34 @@ class InferReader:
             text = "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter"
             raise InvalidRequest(f"{text} for tensor '{name}'", param="shared_memory_byte_size")
         return self._shared_memory.span(region, byte_size=byte_size, offset=offset or 0)
+
+
+def _parsed(content: bytes) -> Parsed:
+    try:
+        message = ModelInferRequest.FromString(content)
+    except DecodeError:
+        raise unreadable() from None
+    return Parsed(message, message.raw_input_contents, is_large=len(content) > SLOW_ELEMENTS)
+
+
+def _split(content: bytes) -> Parsed:
+    rest, raw_contents = split_field(content, _RAW_INPUT_CONTENTS)
+    return Parsed(_parsed(rest).message, raw_contents, is_large=True)
+
+
+def _check_numbers(message: ModelInferRequest) -> None:
+    """Raises ``InvalidRequest`` for more of anything than any model has: each takes its time on the event loop."""
+    for field in ("inputs", "outputs", "parameters"):
+        if len(getattr(message, field)) > _MAX_ENTRIES:
+            raise InvalidRequest(f"the request has more than {_MAX_ENTRIES} {field}", param=field)
+
+
+async def _read_binary(
+    message: ModelInferRequest, name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview
+) -> Tensor:
+    if datatype is DataType.BYTES and len(content) > SLOW_BYTES:
+        return await asyncio.to_thread(_binary, message, name, datatype, shape, content)
+    return _binary(message, name, datatype, shape, content)
 
 
 def _binary(

@@ -1,5 +1,6 @@
 """Inference responses as bytes. A tensor is copied once, into the message."""
 
+import asyncio
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
@@ -9,11 +10,12 @@ from tritonclient.grpc.service_pb2 import ModelInferResponse, ModelStreamInferRe
 from tribar.core.errors import TribarError
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
-from tribar.modelserver.classification import classify
+from tribar.modelserver.classification import classify_output
 from tribar.modelserver.grpc.infer_reader import InferCall
 from tribar.modelserver.grpc.parameters import to_message, to_messages
-from tribar.modelserver.grpc.wire import Buffer, join, key, length_delimited, serialised, varint
+from tribar.modelserver.grpc.wire import Buffer, joined, key, length_delimited, serialised, varint
 from tribar.modelserver.signature import Signature
+from tribar.modelserver.slowness import is_slow
 
 FINAL_RESPONSE: Final = "triton_final_response"
 
@@ -40,10 +42,11 @@ class InferWriter:
             parts.append(serialised(ModelInferResponse(parameters=to_messages(response.parameters))))
         for made in response.outputs:
             wanted = call.wanted.get(made.name) if call.wanted is not None else None
-            tensor = made
-            if wanted is not None and wanted.n_classes:
-                tensor = self._classes(made, wanted.n_classes, response)
-            content: Buffer = tensor_to_bytes(tensor)
+            n_classes = wanted.n_classes if wanted is not None else 0
+            if (n_classes or made.datatype is DataType.BYTES) and is_slow((made,)):
+                tensor, content = await asyncio.to_thread(self._content, made, n_classes, response)
+            else:
+                tensor, content = self._content(made, n_classes, response)
             if wanted is not None and wanted.span is not None:
                 await wanted.span.write(tensor.name, content)
                 content = b""
@@ -51,17 +54,19 @@ class InferWriter:
             parts += length_delimited(_RAW_OUTPUT_CONTENTS, content)
         return parts
 
+    def _content(self, made: Tensor, n_classes: int, response: InferResponse) -> tuple[Tensor, Buffer]:
+        tensor = self._classes(made, n_classes, response) if n_classes else made
+        return tensor, tensor_to_bytes(tensor)
+
     def _classes(self, tensor: Tensor, n_classes: int, response: InferResponse) -> Tensor:
         signature = self._signature_of(response.model_name, response.model_version)
-        spec = signature.outputs.get(tensor.name)
-        labels = spec.labels if spec is not None else ()
-        return classify(tensor, n_classes, labels, is_batched=signature.max_batch_size > 0)
+        return classify_output(tensor, n_classes, signature)
 
 
-def in_stream(parts: list[Buffer], *, is_final: bool) -> bytes:
+async def in_stream(parts: list[Buffer], *, is_final: bool) -> bytes:
     """A response as a message of a stream."""
     parts.append(_final(is_final=is_final))
-    return join([key(_INFER_RESPONSE), varint(sum(map(len, parts))), *parts])
+    return await joined([key(_INFER_RESPONSE), varint(sum(map(len, parts))), *parts])
 
 
 def error_in_stream(error: TribarError, id: str, model: str = "", *, is_final: bool | None = None) -> bytes:  # noqa: A002 -- the protocol's word

@@ -3,7 +3,7 @@
 from tribar.modelserver.grpc.calls import Context, deadline_s
 from tribar.modelserver.grpc.infer_reader import InferReader
 from tribar.modelserver.grpc.infer_writer import InferWriter
-from tribar.modelserver.grpc.wire import join
+from tribar.modelserver.grpc.wire import joined
 from tribar.modelserver.service import Service
 
 
@@ -17,7 +17,7 @@ class Inference:
 
     async def model_infer(self, content: bytes, context: Context) -> bytes:
         """The serialised response. Raises what ``Service.infer`` and the reader do."""
-        message, raw_contents = self._reader.parse(content)
-        call = await self._reader.read(message, raw_contents, deadline_s(context))
+        parsed = await self._reader.parse(content)
+        call = await self._reader.read(parsed, deadline_s(context))
         response = await self._service.infer(call.request)
-        return join(await self._writer.parts(response, call))
+        return await joined(await self._writer.parts(response, call))

@@ -75,9 +75,9 @@ class _Stream:
         request_id = ""
         outcome: InferCall | bytes
         try:
-            message, raw_contents = self._reader.parse(content)
-            request_id = message.id
-            outcome = await self._reader.read(message, raw_contents, deadline_s(self._context))
+            parsed = await self._reader.parse(content)
+            request_id = parsed.message.id
+            outcome = await self._reader.read(parsed, deadline_s(self._context))
             request = outcome.request
             if self._service.signature(request.model_name, request.model_version).is_decoupled:
                 self._tasks.create_task(self._answer_decoupled(outcome))
@@ -115,7 +115,7 @@ class _Stream:
     async def _only_message(self, call: InferCall) -> bytes:
         try:
             response = await self._service.infer(call.request)
-            return in_stream(await self._writer.parts(response, call), is_final=True)
+            return await in_stream(await self._writer.parts(response, call), is_final=True)
         except Exception as error:
             return _failed(error, call)
 
@@ -135,7 +135,7 @@ class _Stream:
             return error_in_stream(response.error, response.id, response.model_name, is_final=response.is_final)
         if response.is_final and not response.outputs:
             return empty_final(response) if call.wants_empty_final else None
-        return in_stream(await self._writer.parts(response, call), is_final=response.is_final)
+        return await in_stream(await self._writer.parts(response, call), is_final=response.is_final)
 
 
 def _failed(error: Exception, call: InferCall) -> bytes:

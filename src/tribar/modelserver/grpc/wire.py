@@ -4,12 +4,14 @@ Source: Protocol Buffers, "Encoding". Messages may be put together from serialis
 another one of its kind reads as both merged.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import Message
 
 from tribar.core.errors import InvalidRequest
+from tribar.modelserver.slowness import SLOW_COPY_BYTES
 
 Buffer = bytes | memoryview
 
@@ -71,8 +73,10 @@ def split_field(message: bytes, number: int) -> tuple[bytes, list[memoryview]]:
     return b"".join(others), found
 
 
-def join(parts: Sequence[Buffer]) -> bytes:
+async def joined(parts: Sequence[Buffer]) -> bytes:
     """One copy of everything."""
+    if sum(map(len, parts)) > SLOW_COPY_BYTES:
+        return await asyncio.to_thread(b"".join, parts)
     return b"".join(parts)
 
 

@@ -42,7 +42,8 @@ _MAX_KEPT_PATHS: Final = 1024
 _MAX_KEPT_PATH_CHARS: Final = 200
 """What the most recent paths name is kept: most requests are for a few."""
 
-_BODY_TIMEOUT_S: Final = 60.0
+_BODY_PAUSE_S: Final = 60.0
+_BODY_TIMEOUT_S: Final = 600.0
 _MAX_VERSION: Final = 2**63 - 1
 _NOT_FOUND: Final = Answer(404, (error_body("Not Found"),))
 _WRONG_METHOD: Final = Answer(405, (error_body("Method Not Allowed"),))
@@ -51,8 +52,9 @@ _WRONG_METHOD: Final = Answer(405, (error_body("Method Not Allowed"),))
 class HttpFront:
     """Answers requests by asking ``service``. It answers its own errors, too: nothing raises out of it.
 
-    Bodies, also once they are decompressed, have at most ``max_body_bytes``, and those that arrive in pieces together
-    ``max_all_bodies_bytes`` (four of them where it is None). ``version`` is what the metadata tells of the server.
+    Bodies, also once they are decompressed, have at most ``max_body_bytes``, and large ones together, until they are
+    answered, ``max_all_bodies_bytes`` (sixteen of them where it is None). Each piece of a body has ``body_pause_s`` to
+    arrive, and all of it ``body_timeout_s``. ``version`` is what the metadata tells of the server.
     """
 
     def __init__(
@@ -64,10 +66,14 @@ class HttpFront:
         settings: ServerSettings,
         version: str = "",
         max_all_bodies_bytes: int | None = None,
+        body_pause_s: float = _BODY_PAUSE_S,
         body_timeout_s: float = _BODY_TIMEOUT_S,
     ) -> None:
-        bodies = BodyReader(
-            max_body_bytes, max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes, timeout_s=body_timeout_s
+        self._bodies = bodies = BodyReader(
+            max_body_bytes,
+            max_all_bytes=max_all_bodies_bytes or 16 * max_body_bytes,
+            pause_s=body_pause_s,
+            timeout_s=body_timeout_s,
         )
         models = ModelEndpoints(service, version)
         patience = Overdue(PATIENCE_S)
@@ -125,6 +131,9 @@ class HttpFront:
         except Exception:
             _log.exception("a request for %s failed", scope["path"][:200])
             answer = Answer(500, (error_body("an internal error, which is in the server's log"),))
+        finally:
+            if exchange.n_held_bytes:
+                self._bodies.release(exchange)
         if answer is not None and not exchange.is_started:
             await answer.write(send)
 

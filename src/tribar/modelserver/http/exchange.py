@@ -19,10 +19,10 @@ _MAX_PIECE_BYTES: Final = 256 * 2**10
 class Exchange:
     """One request, with what its path names ("" where it names none), and where its answer goes.
 
-    ``is_started`` once an endpoint has begun to answer by itself.
+    ``is_started`` once an endpoint has begun to answer by itself. ``n_held_bytes`` of its body count for all bodies.
     """
 
-    __slots__ = ("_headers", "is_started", "model", "receive", "region", "scope", "send", "version")
+    __slots__ = ("_headers", "is_started", "model", "n_held_bytes", "receive", "region", "scope", "send", "version")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -32,6 +32,7 @@ class Exchange:
         self.version = ""
         self.region = ""
         self.is_started = False
+        self.n_held_bytes = 0
         self._headers: dict[bytes, bytes] | None = None
 
     @property

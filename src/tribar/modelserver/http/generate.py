@@ -19,6 +19,7 @@ from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
+from tribar.modelserver.slowness import SLOW_BYTES, is_slow
 
 _EVENTS: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 _NOT_ONE: Final = (
@@ -57,7 +58,7 @@ class Generation:
         if len(responses) != 1:
             return Answer(pieces=(error_body(_NOT_ONE),))
         failure = responses[0].error
-        return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
+        return Answer(pieces=(await _flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
         """Sends an event for each response, also for an error in its place; of the first one the status tells.
@@ -87,7 +88,13 @@ class Generation:
     async def _read(self, exchange: Exchange) -> InferRequest:
         body = await self._bodies.read(exchange)
         signature = self._service.signature(exchange.model, exchange.version)
-        return read_request(signature, exchange.version, parse_object(body))
+        if len(body) > SLOW_BYTES:
+            return await asyncio.to_thread(_read_body, signature, exchange.version, body)
+        return _read_body(signature, exchange.version, body)
+
+
+def _read_body(signature: Signature, version: str, body: bytes) -> InferRequest:
+    return read_request(signature, version, parse_object(body))
 
 
 async def _events(responses: AsyncGenerator[InferResponse, None]) -> AsyncGenerator[tuple[int, bytes], None]:
@@ -98,7 +105,7 @@ async def _events(responses: AsyncGenerator[InferResponse, None]) -> AsyncGenera
                 if response.error is not None:
                     yield _status(response.error), error_body(response.error.message)
                 elif response.outputs or not response.is_final:
-                    yield 200, _flat(response)
+                    yield 200, await _flat(response)
     except TribarError as error:
         yield _status(error), error_body(error.message)
 
@@ -149,7 +156,11 @@ def _shape(spec: TensorSpec, n_elements: int) -> tuple[int, ...]:
             raise InvalidRequest(text, param=spec.name)
 
 
-def _flat(response: InferResponse) -> bytes:
+async def _flat(response: InferResponse) -> bytes:
+    return await asyncio.to_thread(_written, response) if is_slow(response.outputs) else _written(response)
+
+
+def _written(response: InferResponse) -> bytes:
     """Outputs by name, one element as itself and others as a list."""
     fields: dict[str, Any] = response_head(response)
     fields.pop("parameters", None)

@@ -46,12 +46,17 @@ class InferCall:
     regions: list[RegionInput] = field(default_factory=list)
 
     async def bring(self, shared_memory: SharedMemory) -> None:
-        """Fetch inputs from their regions, and find those of outputs. Raises as ``RegionInput.fetch``."""
+        """Fetch inputs from their regions, and find those of outputs.
+
+        Raises as ``Place.find``, ``SharedMemory.check_together`` and ``RegionInput.fetch``.
+        """
         for form in (self.wanted or {}).values():
             if form.place is not None:
                 form.span = form.place.find(shared_memory)
-        for waiting in self.regions:
-            self.inputs[waiting.index] = await waiting.fetch(shared_memory)
+        spans = [waiting.place.find(shared_memory) for waiting in self.regions]
+        shared_memory.check_together(spans)
+        for waiting, span in zip(self.regions, spans, strict=True):
+            self.inputs[waiting.index] = await waiting.fetch(span)
 
 
 def read_call(model: str, version: str, body: bytes, json_length: int) -> InferCall:

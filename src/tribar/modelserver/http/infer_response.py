@@ -9,7 +9,7 @@ import orjson
 from tribar.core.errors import InvalidRequest
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
-from tribar.modelserver.classification import classify
+from tribar.modelserver.classification import classify_output
 from tribar.modelserver.http.exchange import Header, Piece
 from tribar.modelserver.http.infer_request import InferCall
 from tribar.modelserver.http.regions import Delivery, Place
@@ -56,9 +56,7 @@ class ResponseWriter:
 
     def _classes(self, tensor: Tensor, n_classes: int, response: InferResponse) -> Tensor:
         signature = self._signature_of(response.model_name, response.model_version)
-        spec = signature.outputs.get(tensor.name)
-        labels = spec.labels if spec is not None else ()
-        return classify(tensor, n_classes, labels, is_batched=signature.max_batch_size > 0)
+        return classify_output(tensor, n_classes, signature)
 
 
 def response_head(response: InferResponse) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import asyncio
 from typing import Final
 
 from tribar.core.inference import InferResponse
-from tribar.core.tensors import DataType
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.compression import choose_encoding, deflate
 from tribar.modelserver.http.departure import Departure
@@ -16,12 +15,7 @@ from tribar.modelserver.http.raw_request import json_length, raw_call
 from tribar.modelserver.http.regions import Delivery
 from tribar.modelserver.service import Service
 from tribar.modelserver.shared_memory import SharedMemory
-
-_OFFLOAD_BYTES: Final = 64 * 2**10
-"""Larger JSON is read in a thread."""
-
-_OFFLOAD_ELEMENTS: Final = 8192
-"""Answers with more elements are written in a thread."""
+from tribar.modelserver.slowness import SLOW_BYTES, SLOW_COPY_BYTES, is_slow
 
 _LENGTH: Final = b"inference-header-content-length"
 
@@ -58,14 +52,17 @@ class Inference:
         model, version = exchange.model, exchange.version
         n_json_bytes = json_length(header_length, len(body))
         if not n_json_bytes:
-            return raw_call(self._service.signature(model, version), version, body)
-        if n_json_bytes > _OFFLOAD_BYTES:
+            signature = self._service.signature(model, version)
+            if len(body) > SLOW_COPY_BYTES:
+                return await asyncio.to_thread(raw_call, signature, version, body)
+            return raw_call(signature, version, body)
+        if len(body) > SLOW_BYTES and (n_json_bytes > SLOW_BYTES or _may_have_texts(body, n_json_bytes)):
             return await asyncio.to_thread(read_call, model, version, body, n_json_bytes)
         return read_call(model, version, body, n_json_bytes)
 
     async def _answer(self, response: InferResponse, call: InferCall, encoding: str) -> Answer:
         deliveries: list[Delivery] = []
-        if _is_large(response):
+        if is_slow(response.outputs):
             answer = await asyncio.to_thread(self._written, response, call, deliveries, encoding)
         else:
             answer = self._written(response, call, deliveries, encoding)
@@ -84,11 +81,6 @@ class Inference:
         return Answer(pieces=pieces, headers=headers)
 
 
-def _is_large(response: InferResponse) -> bool:
-    """Whether writing it may take longer than the loop should be held."""
-    n_elements = 0
-    for tensor in response.outputs:
-        n_elements += tensor.data.size
-        if tensor.datatype is DataType.BYTES and n_elements and len(tensor.data.flat[0]) > _OFFLOAD_BYTES:
-            return True
-    return n_elements > _OFFLOAD_ELEMENTS
+def _may_have_texts(body: bytes, n_json_bytes: int) -> bool:
+    """Whether what follows the JSON may be BYTES, read element by element; other datatypes are taken as they are."""
+    return any(body.find(sign, 0, n_json_bytes) >= 0 for sign in (b"BYTES", b"\\u"))

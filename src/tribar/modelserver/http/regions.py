@@ -3,11 +3,13 @@
 Reading a request and writing its answer may happen in a thread; the registry of regions belongs to the event loop.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.http.elements import tensor_of_content
 from tribar.modelserver.shared_memory import SharedMemory, Span
+from tribar.modelserver.slowness import SLOW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,11 @@ class RegionInput:
     shape: tuple[int, ...]
     place: Place
 
-    async def fetch(self, shared_memory: SharedMemory) -> Tensor:
-        """The input. Raises as ``Place.find``, and ``InvalidRequest`` where the content does not fit the shape."""
-        content = await self.place.find(shared_memory).read()
+    async def fetch(self, span: Span) -> Tensor:
+        """The input. Raises as ``Span.read``, and ``InvalidRequest`` where the content does not fit the shape."""
+        content = await span.read()
+        if self.datatype is DataType.BYTES and len(content) > SLOW_BYTES:
+            return await asyncio.to_thread(tensor_of_content, self.name, self.datatype, self.shape, content)
         return tensor_of_content(self.name, self.datatype, self.shape, content)
 
 

@@ -1,5 +1,6 @@
 """The model repository extension: index, load, unload."""
 
+import asyncio
 import base64
 import binascii
 from typing import Any
@@ -18,6 +19,7 @@ from tribar.modelserver.http.fields import (
 )
 from tribar.modelserver.http.problem import unreadable_json
 from tribar.modelserver.service import IndexEntry, LoadParameter, Service
+from tribar.modelserver.slowness import SLOW_BYTES
 
 _FILE = "file:"
 
@@ -40,7 +42,11 @@ class RepositoryEndpoints:
         """``/v2/repository/models/NAME/load``."""
         content = await self._content(exchange, "parameters")
         given = as_object(content.get("parameters", {}), "parameters")
-        parameters = {name: _load_parameter(name, value) for name, value in given.items()}
+        n_characters = sum([len(value) for value in given.values() if type(value) is str])
+        if n_characters > SLOW_BYTES:
+            parameters = await asyncio.to_thread(_load_parameters, given)
+        else:
+            parameters = _load_parameters(given)
         await self._service.load(exchange.model, parameters)
         return empty_answer()
 
@@ -59,9 +65,16 @@ class RepositoryEndpoints:
     async def _content(self, exchange: Exchange, *known: str) -> Object:
         """The body, which may be absent."""
         body = await self._bodies.read(exchange)
-        content = parse_optional_object(body)
+        if len(body) > SLOW_BYTES:
+            content = await asyncio.to_thread(parse_optional_object, body)
+        else:
+            content = parse_optional_object(body)
         refuse_unknown(content, frozenset(known), "the request")
         return content
+
+
+def _load_parameters(given: Object) -> dict[str, LoadParameter]:
+    return {name: _load_parameter(name, value) for name, value in given.items()}
 
 
 def _load_parameter(name: str, value: Json) -> LoadParameter:

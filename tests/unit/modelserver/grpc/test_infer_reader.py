@@ -1,5 +1,6 @@
 """Inference requests from their bytes."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc.service_pb2 import InferParameter, InferTensorContents, ModelInferRequest
 
-from tribar.core.errors import InvalidRequest, NotFound
+from tribar.core.errors import InvalidRequest, NotFound, TooLarge
 from tribar.core.tensors import DataType
 from tribar.modelserver.grpc.infer_reader import InferCall, InferReader
 from tribar.modelserver.shared_memory import SharedMemory
@@ -26,7 +27,7 @@ def reader(tmp_path: Path) -> InferReader:
 
 async def read(reader: InferReader, **fields: Any) -> InferCall:
     content = ModelInferRequest(model_name="model", **fields).SerializeToString()
-    return await reader.read(*reader.parse(content), deadline_s=None)
+    return await reader.read(await reader.parse(content), deadline_s=None)
 
 
 def typed(datatype: str, shape: list[int], **contents: Any) -> Any:
@@ -217,6 +218,50 @@ async def test_wrong_numbers_of_classes(reader: InferReader, parameters: dict[st
 
 
 @pytest.mark.parametrize("content", [b"\xff\xff", b"\x0a\xff" + bytes(1 << 17)])
-def test_bytes_that_are_no_request(reader: InferReader, content: bytes) -> None:
+async def test_bytes_that_are_no_request(reader: InferReader, content: bytes) -> None:
     with pytest.raises(InvalidRequest, match="Unable to parse request"):
-        reader.parse(content)
+        await reader.parse(content)
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+async def test_large_inputs_do_not_hold_the_event_loop(reader: InferReader, is_typed: bool) -> None:
+    """Others go on while the elements are read."""
+    texts = [b"%d" % index for index in range(200_000)]
+    raw = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+    n_turns = 0
+
+    async def others() -> None:
+        nonlocal n_turns
+        while True:
+            n_turns += 1
+            await asyncio.sleep(0)
+
+    going_on = asyncio.create_task(others())
+    if is_typed:
+        call = await read(reader, inputs=[typed("BYTES", [len(texts)], bytes_contents=texts)])
+    else:
+        call = await read(reader, inputs=[described("BYTES", len(texts))], raw_input_contents=[raw])
+    going_on.cancel()
+    assert call.request.inputs[0].data.tolist() == texts
+    assert n_turns > 4
+
+
+async def test_a_number_out_of_range_among_many(reader: InferReader) -> None:
+    with pytest.raises(InvalidRequest, match="-129 is out of the range of INT8"):
+        await read(reader, inputs=[typed("INT8", [20_001], int_contents=[1] * 20_000 + [-129])])
+
+
+async def test_more_inputs_than_any_model_has(reader: InferReader) -> None:
+    with pytest.raises(InvalidRequest, match="more than 1024 inputs"):
+        await read(reader, inputs=[described("FP32", 0)] * 1025)
+
+
+async def test_regions_of_one_request_are_bounded_together(tmp_path: Path) -> None:
+    """One region named often is as much memory as many."""
+    (tmp_path / "segment").write_bytes(bytes(64))
+    memory = SharedMemory(is_enabled=True, directory=tmp_path, max_span_bytes=128)
+    memory.register("region", "/segment", byte_size=64)
+    place = described("FP32", 16, shared_memory_region="region", shared_memory_byte_size=64)
+    assert len((await read(InferReader(memory), inputs=[place] * 2)).request.inputs) == 2
+    with pytest.raises(TooLarge, match="128 bytes together, got 192"):
+        await read(InferReader(memory), inputs=[place] * 3)

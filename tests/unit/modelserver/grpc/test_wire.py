@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc.service_pb2 import InferParameter, ModelInferRequest
 
 from tribar.core.errors import InvalidRequest
-from tribar.modelserver.grpc.wire import join, length_delimited, split_field, varint
+from tribar.modelserver.grpc.wire import length_delimited, split_field, varint
 
 RAW = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 
@@ -23,7 +23,7 @@ def test_a_split_message_is_the_message_without_the_field(contents: list[bytes],
     message.parameters["p"].double_param = 1.5
     serialised = message.SerializeToString()
     if is_first:
-        serialised = join([part for content in contents for part in length_delimited(RAW, content)]) + serialised
+        serialised = b"".join([part for content in contents for part in length_delimited(RAW, content)]) + serialised
     rest, found = split_field(serialised, RAW)
     assert [bytes(content) for content in found] == contents
     del message.raw_input_contents[:]

@@ -4,9 +4,11 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+from starlette.types import Message
 from tests.unit.modelserver.http.front_rig import LENGTH, Front, following, given, identity, wanted
 
 from tribar.core.tensors import DataType
@@ -75,11 +77,69 @@ async def test_all_bodies_together_are_bounded() -> None:
     assert (await front.ask("POST", PATH, pieces())).status == 200
 
 
-async def test_a_body_that_does_not_arrive_is_given_up() -> None:
-    front = Front(body_timeout_s=0.01)
-    answer = await front.ask("POST", PATH, ())
-    assert answer.status == 504
-    assert "0.01 s" in answer.error
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}], ids=["plain", "compressed"])
+async def test_bodies_count_until_they_are_answered(headers: dict[str, str]) -> None:
+    """The tensors of a request are its body; what a compressed one grows to counts as well."""
+    model = FakeModel(identity(DataType.FP32).signature, gate=asyncio.Event())
+    front = Front({"fp32": model}, max_body_bytes=1000, max_all_bodies_bytes=1500)
+    body = BODY + b" " * (900 - len(BODY))
+    body = gzip.compress(body) if headers else body
+    pieces = [body[:50], body[50:]]
+    first = asyncio.create_task(front.ask("POST", PATH, pieces, headers))
+    await front.service.was_asked.wait()
+    refused = await front.ask("POST", PATH, pieces, headers)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert model.gate is not None
+    model.gate.set()
+    assert (await first).status == 200
+    assert (await front.ask("POST", PATH, pieces, headers)).status == 200
+
+
+Receiving = Callable[[], Awaitable[Message]]
+
+
+async def status_of(front: Front, receive: Receiving) -> tuple[int, bytes]:
+    """The status and the first piece of the answer to a request whose body comes from ``receive``."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "headers": []}
+    await front.app(scope, receive, send)
+    return sent[0]["status"], sent[1]["body"]
+
+
+@pytest.mark.parametrize(("limit", "n_pieces"), [("body_pause_s", 0), ("body_pause_s", 3), ("body_timeout_s", 3)])
+async def test_a_body_that_does_not_arrive_is_given_up(limit: str, n_pieces: int) -> None:
+    pieces = [b"{"] * n_pieces
+
+    async def receive() -> Message:
+        if not pieces:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": pieces.pop(), "more_body": True}
+
+    options: dict[str, Any] = {limit: 0.01}
+    status, body = await status_of(Front(None, **options), receive)
+    assert status == 504
+    assert b"0.01 s" in body
+
+
+async def test_a_slow_body_that_goes_on_arriving_is_read() -> None:
+    """Its pieces take longer together than one may."""
+    loop = asyncio.get_running_loop()
+    pieces = [BODY[i : i + 8] for i in range(0, len(BODY), 8)]
+    start_s = loop.time()
+
+    async def receive() -> Message:
+        arrived = asyncio.Event()
+        loop.call_later(0.04, arrived.set)
+        await arrived.wait()
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    status, _ = await status_of(Front(body_pause_s=0.3), receive)
+    assert loop.time() - start_s > 0.3
+    assert status == 200
 
 
 @pytest.mark.parametrize(

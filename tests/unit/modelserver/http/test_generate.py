@@ -154,3 +154,11 @@ async def test_a_client_that_leaves_amid_a_stream_ends_it() -> None:
     left.set()
     assert (await front.ask("POST", PATH + "generate_stream", b'{"text":"a"}', left=left)).status == 499
     assert front.service.n_cancelled == 1
+
+
+async def test_large_objects_are_read_and_written() -> None:
+    """In a thread, like large tensors of other requests."""
+    numbers = [float(index) for index in range(20_000)]
+    answer = await Front().post("/v2/models/fp32/generate", {"INPUT0": numbers})
+    assert answer.status == 200
+    assert answer.json["OUTPUT0"] == numbers

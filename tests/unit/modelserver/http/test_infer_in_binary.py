@@ -1,5 +1,7 @@
 """Inference with tensors after the JSON (binary tensor data extension), and with nothing but a tensor."""
 
+import asyncio
+import json
 import struct
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.modelserver.http.front_rig import LENGTH, Front, following, given, signature, wanted
 
-from tribar.core.tensors import DataType
+from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.fake_service import FakeModel
 
 TWO = struct.pack("<2f", 1.5, float("nan"))
@@ -122,3 +124,41 @@ async def test_what_a_raw_body_cannot_tell_is_refused() -> None:
     }
     assert found["fixed"].json["outputs"][0]["shape"] == [1, 2, 3]
     assert found["text"].tail == struct.pack("<I", 24) + bytes(24)
+
+
+async def test_an_output_without_elements_after_one_with_some() -> None:
+    """Both are answered, whatever is done to find out how large they are."""
+
+    def outputs(_: object) -> list[Tensor]:
+        text = np.empty(1, object)
+        text[0] = b"ab"
+        return [Tensor("OUTPUT0", DataType.BYTES, text), Tensor("OUTPUT1", DataType.BYTES, np.empty(0, object))]
+
+    model = FakeModel(signature("m", {"INPUT0": DataType.FP32}), outputs=outputs)
+    answer = await Front({"m": model}).infer("m", given("FP32", [1, 1], [1]))
+    assert answer.status == 200
+    assert [output["data"] for output in answer.json["outputs"]] == [["ab"], []]
+
+
+@pytest.mark.parametrize("datatype", ["BYTES", "\\u0042YTES"])
+async def test_many_texts_do_not_hold_the_event_loop(datatype: str) -> None:
+    """Others go on while the elements are read and written, however the datatype is spelt."""
+    texts = [b"%d" % index for index in range(200_000)]
+    content = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+    fields = json.dumps(head(len(content), [1, len(texts)], "BYTES", parameters={"binary_data_output": True}))
+    text = fields.replace("BYTES", datatype).encode()
+    n_turns = 0
+
+    async def others() -> None:
+        nonlocal n_turns
+        while True:
+            n_turns += 1
+            await asyncio.sleep(0)
+
+    going_on = asyncio.create_task(others())
+    answer = await Front(max_body_bytes=2**24).ask(
+        "POST", "/v2/models/bytes/infer", text + content, {LENGTH: str(len(text))}
+    )
+    going_on.cancel()
+    assert answer.tail == content
+    assert n_turns > 8
