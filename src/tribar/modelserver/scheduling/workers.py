@@ -128,6 +128,8 @@ class WorkerPool:
         """Give a parked worker its batch."""
         worker = next(iter(self._parked))
         del self._parked[worker]
+        # it was to look at the queue, and will not: another one has to
+        self._is_waking = False
         worker.wake(batch)
 
     def park(self, worker: Worker) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,24 @@ def test_a_burst_fills_the_instance_and_then_exactly_the_queue() -> None:
         await rig.drain()
         assert rig.batches == [["0"], ["1"], ["2"]]
         assert rig.recorder.failures["REJECTED"] == 7
+
+    run_virtually(body)
+
+
+@pytest.mark.parametrize("n_instances", [2, 3])
+def test_a_burst_finds_every_idle_instance(n_instances: int) -> None:
+    """The queue holds one: the others are handed to instances that have not had their turn yet, and none waits."""
+
+    async def body(loop: VirtualLoop) -> None:
+        policy = replace(ALONE, queue_policy=QueuePolicy(max_queue_size=1))
+        rig = Rig(loop, policy, [SleepInstance() for _ in range(n_instances)])
+        await rig.until(1)
+        for _ in range(n_instances):
+            rig.send()
+        await rig.until(2)
+        assert [instance.n_running for instance in rig.instances] == [1] * n_instances
+        await rig.drain()
+        assert all(near(outcome.end_ns, 11) for outcome in rig.outcomes)
 
     run_virtually(body)
 
