@@ -111,7 +111,7 @@ def _settle(future: "asyncio.Future[Any]", result: object, failure: Exception | 
 
 
 def _raisable(error: BaseException) -> Exception:
-    """What a future can raise in the event loop without ending it: no ``SystemExit`` of a model, no ``StopIteration``."""
+    """What a future can raise in the event loop without ending it: no ``SystemExit``, no ``StopIteration``."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return Internal(f"the model raised {type(error).__name__}: {error}")

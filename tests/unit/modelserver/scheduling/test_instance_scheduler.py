@@ -1,7 +1,6 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.unit.modelserver.scheduling.rig import (
     ALONE,
@@ -21,7 +20,7 @@ from tribar.core.errors import (
     Overloaded,
     Unavailable,
 )
-from tribar.core.tensors import DataType, Tensor
+from tribar.core.tensors import DataType
 from tribar.modelserver.batcher import BatchingPolicy, QueuePolicy
 from tribar.modelserver.signature import TensorSpec
 
@@ -143,20 +142,6 @@ def test_requests_with_other_optional_inputs_do_not_share() -> None:
             rig.send(inputs=inputs, parameters={"number": len(inputs)})
         await rig.drain()
         assert rig.batches == [["0", "1"], ["2", "3"], ["4"]]
-
-    run_virtually(body)
-
-
-def test_shape_tensors_must_be_equal_in_content() -> None:
-    async def body(loop: VirtualLoop) -> None:
-        model = signature(inputs={"INPUT": spec("INPUT"), "SIZE": spec("SIZE", is_shape_tensor=True)})
-        rig = Rig(loop, BatchingPolicy(max_batch_size=16), model=model)
-        for size in (3, 3, 4):
-            shape = Tensor("SIZE", DataType.INT32, np.array([size], np.int32))
-            rig.send(inputs=[shape, tensor([[1.0]] * 2)])
-        await rig.drain()
-        assert rig.batches == [["0", "1"], ["2"]]
-        assert rig.instances[0].sizes == [4, 2]
 
     run_virtually(body)
 

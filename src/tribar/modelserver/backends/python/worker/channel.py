@@ -56,7 +56,7 @@ class Channel:
         self._send_deferred()
 
     def send_parcel(self, parcel: Parcel, message: Callable[[BlockRef | None], ToFrontEnd]) -> None:
-        """Send a message with the tensors of ``parcel``. Raises what sealing and encoding raise; nothing is sent then."""
+        """Send a message with the tensors of ``parcel``. Raises what taking memory and encoding do, sending nothing."""
         with self._write_lock:
             if parcel.n_bytes > INLINE_BYTES and not self._arena.has_free(parcel.n_bytes):
                 self._poll()
