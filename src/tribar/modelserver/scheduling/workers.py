@@ -167,7 +167,7 @@ class WorkerPool:
         self._is_waking = False
 
     async def resize(self, n_instances: int) -> None:
-        """Open or close instances, the last ones first; those busy finish what they run, which is not waited for.
+        """Open or close instances, the last ones first; those busy finish what they run; waits for them, but bounded.
 
         Raises ``InvalidRequest`` below 1, and what opening raised; then nothing has changed.
         """
@@ -178,6 +178,8 @@ class WorkerPool:
                 self.add(await self._open(range(len(self._workers), n_instances)))
             else:
                 self._retire(n_instances)
+        if self._retired:
+            await asyncio.wait([worker.task for worker in self._retired], timeout=GRACE_S)
 
     async def close(self) -> None:
         """Close every instance, all requests being over; one that does not get free, too. Idempotent."""

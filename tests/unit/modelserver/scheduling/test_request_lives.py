@@ -261,8 +261,7 @@ def test_the_number_of_instances_changes_while_requests_go_on() -> None:
         await rig.until(5)
         assert [instance.n_running for instance in rig.instances] == [1, 1, 1]
         await rig.scheduler.resize(1)
-        assert near(loop.time_ns(), 5), "a resize waits for nobody"
-        await rig.until(12)  # those to go finish what they run
+        assert near(loop.time_ns(), 11), "those to go finish what they run"
         assert [instance.n_closed for instance in rig.instances] == [0, 1, 1]
         await rig.drain()
         assert sorted(int(name) for batch in rig.batches for name in batch) == list(range(9))
@@ -305,7 +304,7 @@ def test_a_batch_that_hangs_does_not_keep_its_model_loaded(
         assert [outcome.end_ns is None for outcome in outcomes] == [False, True]
         outcomes[1].cancel()
         await rig.scheduler.close()
-        assert near(loop.time_ns(), 20 + unloaded_s * 1000)
+        assert near(loop.time_ns(), 20 + (unloaded_s + is_resized * GRACE_S) * 1000)
         assert [instance.n_closed for instance in rig.instances] == [1, int(ends_when_closed)]
 
     run_virtually(body)
