@@ -24,7 +24,7 @@ class _Input:
     def __init__(self, spec: TensorSpec, signature: Signature) -> None:
         self.datatype: DataType = spec.datatype
         self.shape = signature.full_shape(spec)
-        self.is_batched = signature.max_batch_size > 0 and not spec.is_shape_tensor
+        self.is_batched = signature.max_batch_size > 0
         self.is_optional = spec.is_optional
         self.reshaping = Reshaping.of(spec.dims, spec.reshape, is_batched=self.is_batched)
 

@@ -3,6 +3,9 @@
 A key carries everything that the answer depends on, and is compared in full: the dictionary's hash only finds the
 place. Inputs of equal bytes but other shape or type are other keys. ``generation`` counts the loads of a model, so what
 an earlier load answered is never found again; it leaves as the least recently used.
+
+There is no tenant in a key: an answer is taken as a function of the inputs alone, and shows nothing of who asked before
+but the time that it takes. A model whose answers depend on who asks must not set ``response_cache``.
 """
 
 from collections import OrderedDict
@@ -18,6 +21,12 @@ from tribar.core.tensors import BYTES_LENGTH_SIZE, DataType, Tensor
 
 ENTRY_OVERHEAD_BYTES = 1024
 """What an entry takes beside its tensors."""
+
+MAX_ENTRY_BYTES = 2**20
+"""Larger questions and answers are not cached: comparing and copying them would hold up the event loop."""
+
+_ELEMENT_BYTES = 2 * BYTES_LENGTH_SIZE + 48
+"""What an element of BYTES takes beside its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,14 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """At most ``max_bytes`` of keys and tensors; the least recently used leave first."""
+    """At most ``max_bytes`` of keys and tensors; the least recently used leave first.
+
+    No entry is larger than ``MAX_ENTRY_BYTES``.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self._max_entry_bytes = min(max_bytes, MAX_ENTRY_BYTES)
         self._entries: OrderedDict[tuple[Hashable, ...], CachedResponse] = OrderedDict()
         self._n_bytes = 0
 
@@ -55,8 +68,10 @@ class ResponseCache:
 
     def key(self, request: InferRequest, version: str, generation: int) -> CacheKey | None:
         """The request's key; None where it cannot be cached (too large, or part of a sequence)."""
-        n_bytes = sum(_n_bytes(tensor) for tensor in request.inputs)
-        if n_bytes + ENTRY_OVERHEAD_BYTES > self._max_bytes or request.sequence_id not in (0, ""):
+        if request.sequence_id not in (0, ""):
+            return None
+        n_bytes = _n_bytes(request.inputs, self._max_entry_bytes - ENTRY_OVERHEAD_BYTES)
+        if n_bytes is None:
             return None
         inputs = sorted((tensor.name, tensor.datatype, tensor.shape, _contents(tensor)) for tensor in request.inputs)
         parameters = sorted((name, type(value).__name__, value) for name, value in request.parameters.items())
@@ -73,11 +88,12 @@ class ResponseCache:
 
     def put(self, key: CacheKey, outputs: Sequence[Tensor], parameters: Parameters) -> bool:
         """Keep a copy, unless it is too large on its own; False where it is there already."""
-        n_bytes = key.n_bytes + sum(_n_bytes(tensor) for tensor in outputs)
         if key.parts in self._entries:
             return False
-        if n_bytes > self._max_bytes:
+        n_output_bytes = _n_bytes(outputs, self._max_entry_bytes - key.n_bytes)
+        if n_output_bytes is None:
             return True
+        n_bytes = key.n_bytes + n_output_bytes
         while self._n_bytes + n_bytes > self._max_bytes:
             self._n_bytes -= self._entries.popitem(last=False)[1].n_bytes
         copies = [Tensor(tensor.name, tensor.datatype, _copy(tensor)) for tensor in outputs]
@@ -95,10 +111,17 @@ def _contents(tensor: Tensor) -> Hashable:
     return tuple(tensor.data.ravel()) if tensor.datatype is DataType.BYTES else tensor.data.tobytes()
 
 
-def _n_bytes(tensor: Tensor) -> int:
-    if tensor.datatype is DataType.BYTES:
-        return sum(len(element) + 2 * BYTES_LENGTH_SIZE for element in tensor.data.ravel()) + 48 * tensor.data.size
-    return tensor.data.nbytes
+def _n_bytes(tensors: Sequence[Tensor], max_bytes: int) -> int | None:
+    """The memory that the tensors take; None where it is more than ``max_bytes``, without looking at every element."""
+    n_bytes = 0
+    for tensor in tensors:
+        is_text = tensor.datatype is DataType.BYTES
+        n_bytes += tensor.data.size * _ELEMENT_BYTES if is_text else tensor.data.nbytes
+        if n_bytes > max_bytes:
+            return None
+        if is_text:
+            n_bytes += sum(map(len, tensor.data.ravel().tolist()))
+    return n_bytes if n_bytes <= max_bytes else None
 
 
 def _copy(tensor: Tensor) -> npt.NDArray[Any]:

@@ -20,7 +20,6 @@ class TensorSpec:
     reshape: tuple[int, ...] | None = None
     is_optional: bool = False
     is_ragged: bool = False
-    is_shape_tensor: bool = False
     labels: tuple[str, ...] = ()
 
 
@@ -42,4 +41,4 @@ class Signature:
 
     def full_shape(self, spec: TensorSpec) -> tuple[int, ...]:
         """The shape as the metadata tells it: with -1 for the batch dimension where there is one."""
-        return (-1, *spec.dims) if self.max_batch_size > 0 and not spec.is_shape_tensor else spec.dims
+        return (-1, *spec.dims) if self.max_batch_size > 0 else spec.dims

@@ -91,7 +91,7 @@ def _tensor(
     dims = tuple(source.dims)
     if any(size < 0 for size in dims):
         raise _refusal(sample, spec.name, f"dims {list(dims)} must be fixed")
-    has_batch = signature.max_batch_size > 0 and not spec.is_shape_tensor
+    has_batch = signature.max_batch_size > 0
     shape = (1, *dims) if has_batch else dims
     if source.WhichOneof("input_data_type") == "input_data_file":
         content = _file(sample, spec.name, source.input_data_file, model_directory)

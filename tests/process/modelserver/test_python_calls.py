@@ -14,6 +14,7 @@ from tribar.core.errors import InvalidRequest, NotFound, TribarError
 from tribar.core.inference import InferRequest, InferResponse
 from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.backends.base import Execution
+from tribar.modelserver.backends.python.arena import Arena, Block
 from tribar.modelserver.backends.python.backend import PythonBackend
 from tribar.modelserver.backends.python.instance import PythonInstance
 
@@ -45,6 +46,8 @@ class Server:
                 for i in range(int(x[0])):
                     yield self._response(np.full(len(x), i, np.float32), is_final=False)
                 yield InferResponse(model_name="count", model_version="1")
+            elif request.model_name == "broken":
+                raise OSError("a fault of the server")
             elif request.model_name == "stumble":
                 yield InferResponse(model_name="stumble", model_version="1", is_final=False, error=InvalidRequest("oh"))
                 yield self._response(x)
@@ -57,6 +60,8 @@ class Server:
         return name in {"double", "count"} and version in {"", "1"}
 
     async def load(self, name: str, parameters: Mapping[str, str | bytes | int | bool] | None = None) -> None:
+        if name == "broken":
+            raise OSError("a fault of the server")
         if name == "nope":
             raise InvalidRequest("failed to load 'nope', failed to poll from model repository")
         self.loaded[name] = parameters or {}
@@ -200,6 +205,38 @@ async def test_models_are_loaded_unloaded_and_looked_at(tmp_path: Path, server: 
         ]
     )
     assert server.loaded == {"m": {"file:1/model.onnx": b"bytes", "config": "{}"}, "n": {"unloaded": True}}
+
+
+BROKEN = {
+    "y(ask('broken').exec())": "Model broken - Error when running inference: OSError: a fault of the server",
+    "[y(r) for r in ask('broken').exec(decoupled=True)][0]": "Model broken - Error when running inference: "
+    "OSError: a fault of the server",
+    "load()": "Failed to load model: OSError: a fault of the server",
+}
+
+
+@pytest.mark.parametrize("call", BROKEN)
+async def test_a_fault_of_the_server_is_an_answer_too(tmp_path: Path, server: Server, call: str) -> None:
+    code = ASK + (
+        "def load():\n"
+        "    try: pb_utils.load_model('broken')\n"
+        "    except pb_utils.TritonModelException as error: return str(error)\n"
+        f"answer = [say({call})]"
+    )
+    async with opened(tmp_path, infer=server.infer, control=server) as instance:
+        assert await said(instance, code) == BROKEN[call]
+
+
+async def test_an_answer_that_finds_no_memory_is_an_error(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(arena: Arena, n_bytes: int) -> Block:
+        raise OSError("no space left")
+
+    async with opened(tmp_path, infer=server.infer) as instance:
+        monkeypatch.setattr(Arena, "take", take)
+        text = await said(instance, ASK + "answer = [say(y(ask('double', 1.0, 50_000).exec()))]")
+    assert text == "Model double - Error when running inference: OSError: no space left"
 
 
 async def test_without_a_server_calls_are_refused(tmp_path: Path) -> None:

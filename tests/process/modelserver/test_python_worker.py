@@ -222,3 +222,56 @@ async def test_a_steady_load_allocates_nothing(tmp_path: Path) -> None:
             assert worker is not None
             sizes.append((worker.link._arena.file_bytes, os.fstat(worker._process.outputs).st_size))
     assert sizes[3:] == sizes[3:4] * 17
+
+
+UNSENDABLE = {
+    "answer = [pb_utils.InferenceResponse(parameters={'n': 2**70})]": "parameter 'n'",
+    "answer = [pb_utils.InferenceResponse(parameters={'s': chr(0xd800)})]": "valid Unicode",
+    "r = pb_utils.InferenceResponse(); r._parameters = {'n': 2**70}; answer = [r]": "OverflowError",
+    "raise ValueError(chr(0xd800))": r"ValueError: \ud800",
+    "answer = [pb_utils.InferenceResponse(error=pb_utils.TritonError(chr(0xd800)))]": r"\ud800",
+    "from tribar.modelserver.backends.python.arena import Arena\n"
+    "def take(arena, n_bytes): raise OSError('no space left')\n"
+    "Arena.take = take\n"
+    "answer = [pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.zeros(50_000, np.float32))])]": "no space left",
+}
+
+
+@pytest.mark.parametrize("code", UNSENDABLE)
+async def test_what_cannot_be_sent_fails_its_batch_only(tmp_path: Path, code: str) -> None:
+    async with opened(tmp_path) as instance:
+        first_pid = pid_of(instance)
+        answers = asked(code)
+        await run(instance, answers)
+        assert UNSENDABLE[code] in answers.error.message
+        assert await said(instance, "answer = [say('again')]") == "again"
+        assert pid_of(instance) == first_pid
+
+
+async def test_a_response_that_cannot_be_sent_leaves_its_request_open(tmp_path: Path) -> None:
+    code = (
+        "s = requests[0].get_response_sender()\n"
+        "r = pb_utils.InferenceResponse(); r._parameters = {'n': 2**70}\n"
+        "try: s.send(r, 1)\n"
+        "except OverflowError: s.send(say('instead'), 1)"
+    )
+    answers = asked(code)
+    async with opened(tmp_path) as instance:
+        await run(instance, answers)
+    assert answers.said == ["instead"]
+
+
+async def test_a_sender_that_was_faster_than_the_returned_response(tmp_path: Path) -> None:
+    """Both think that they are the first: the second answer is dropped."""
+    code = (
+        "s = requests[0].get_response_sender(); s.send(say('sender'), 1)\n"
+        "s.close = lambda: True\n"
+        "answer = [say('returned')]"
+    )
+    answers = asked(code)
+    async with opened(tmp_path) as instance:
+        first_pid = pid_of(instance)
+        await run(instance, answers)
+        assert answers.said == ["sender"]
+        assert await said(instance, "answer = [say('again')]") == "again"
+        assert pid_of(instance) == first_pid

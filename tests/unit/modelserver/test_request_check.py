@@ -171,13 +171,6 @@ def test_batches_of_one_and_no_batches_are_told_apart(max_batch_size: int, shape
         check(signature(TensorSpec("INPUT0", FP32, (1,)), max_batch_size=max_batch_size), tensor("INPUT0", shape))
 
 
-def test_a_shape_tensor_has_no_batch_dimension() -> None:
-    model = signature(
-        TensorSpec("INPUT0", FP32, (2,)), TensorSpec("SHAPE", INT32, (3,), is_shape_tensor=True), max_batch_size=4
-    )
-    check(model, tensor("SHAPE", (3,), INT32), tensor("INPUT0", (2, 2)))
-
-
 @pytest.mark.parametrize(
     ("dims", "reshape", "shape", "seen"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from tribar.core.inference import InferRequest
 from tribar.core.tensors import DataType, Tensor
+from tribar.modelserver import response_cache
 from tribar.modelserver.response_cache import ENTRY_OVERHEAD_BYTES, CacheKey, ResponseCache
 
 
@@ -105,4 +106,21 @@ def test_bytes_are_bounded_and_the_least_recently_used_leave() -> None:
     for _ in range(500):
         request = REQUEST._replace(inputs=[tensor([rng.randrange(50)])])
         cache.put(key(cache, request), [tensor([0] * rng.randrange(300))], {})
+        cache.check()
+
+
+@pytest.mark.parametrize(
+    ("values", "datatype", "n_bytes"),
+    [([0] * 1000, DataType.INT32, 4000), ([b"abc"] * 1000, DataType.BYTES, 1000 * (3 + 56))],
+)
+def test_entries_up_to_the_bound_are_cached(
+    values: Any, datatype: DataType, n_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is larger is not looked at: the event loop would wait."""
+    for n_spare, is_cached in ((0, True), (-1, False)):
+        monkeypatch.setattr(response_cache, "MAX_ENTRY_BYTES", ENTRY_OVERHEAD_BYTES + n_bytes + n_spare)
+        cache = ResponseCache(100_000_000)
+        assert (cache.key(replace(REQUEST, inputs=[tensor(values, datatype)]), "1", 0) is not None) is is_cached
+        cache.put(key(cache, replace(REQUEST, inputs=[])), [tensor(values, datatype)], {})
+        assert cache.n_bytes == (ENTRY_OVERHEAD_BYTES + n_bytes if is_cached else 0)
         cache.check()

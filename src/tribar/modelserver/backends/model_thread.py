@@ -58,8 +58,8 @@ class ModelThread(Generic[_Owned]):
     def _live(self, make: Callable[[], _Owned]) -> None:
         try:
             self._work(make)
-        except Exception as error:
-            self._loop.call_soon_threadsafe(_settle, self._made, None, error)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(_settle, self._made, None, _raisable(error))
         finally:
             self._loop.call_soon_threadsafe(self._ended.set)
 
@@ -75,8 +75,8 @@ class ModelThread(Generic[_Owned]):
         result, failure = None, None
         try:
             result = job(owned)
-        except Exception as error:
-            failure = error
+        except BaseException as error:
+            failure = _raisable(error)
         self._loop.call_soon_threadsafe(_settle, future, result, failure)
 
 
@@ -108,3 +108,10 @@ def _settle(future: "asyncio.Future[Any]", result: object, failure: Exception | 
         future.set_result(result)
     else:
         future.set_exception(failure)
+
+
+def _raisable(error: BaseException) -> Exception:
+    """What a future can raise in the event loop without ending it: no ``SystemExit``, no ``StopIteration``."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return Internal(f"the model raised {type(error).__name__}: {error}")

@@ -61,6 +61,6 @@ def _joined(arrays: Sequence[Array], spec: TensorSpec) -> Array:
     if spec.is_ragged:
         flat = [array.reshape(-1) for array in arrays]
         return flat[0] if len(flat) == 1 else np.concatenate(flat)
-    if len(arrays) == 1 or spec.is_shape_tensor:
+    if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays)

@@ -21,6 +21,7 @@ _PLAIN: Final = re.compile(
 )
 _SAMPLE_INPUTS: Final = "data/sample_inputs/"
 _MAX_CONFIG_BYTES: Final = 64 << 20
+_MAX_SAMPLE_BYTES: Final = 256 << 20
 
 
 class TorchFormat(Enum):
@@ -70,7 +71,12 @@ def _checked(file: Path, archive: zipfile.ZipFile, entries: dict[str, zipfile.Zi
         is_config = name.endswith("_config.json")
         if is_config and (entry.file_size > _MAX_CONFIG_BYTES or _uses_pickle(json.loads(archive.read(entry)))):
             raise Unsupported(f"{file}: '{name}' names pickled tensors; export the model with plain tensors only")
-    return [archive.read(entry) for name, entry in entries.items() if name.startswith(_SAMPLE_INPUTS)]
+    samples = [entry for name, entry in entries.items() if name.startswith(_SAMPLE_INPUTS)]
+    if sum(entry.file_size for entry in samples) > _MAX_SAMPLE_BYTES:
+        raise Unsupported(
+            f"{file}: more than {_MAX_SAMPLE_BYTES >> 20} MiB of sample inputs; export the model with smaller ones"
+        )
+    return [archive.read(entry) for entry in samples]
 
 
 def _uses_pickle(config: object) -> bool:

@@ -136,7 +136,7 @@ def read_request(signature: Signature, version: str, root: Object) -> InferReque
 def _input(signature: Signature, spec: TensorSpec, value: Json) -> Tensor:
     data = value if type(value) is list else [value]
     flat = list(flattened(data))
-    batch = (1,) if signature.max_batch_size > 0 and not spec.is_shape_tensor else ()
+    batch = (1,) if signature.max_batch_size > 0 else ()
     return tensor_of(spec.name, spec.datatype, batch + _shape(spec, len(flat)), flat)
 
 

@@ -43,7 +43,6 @@ def _input(tensor: ModelInput) -> TensorSpec:
         reshape=_reshape(tensor),
         is_optional=tensor.optional,
         is_ragged=tensor.allow_ragged_batch,
-        is_shape_tensor=tensor.is_shape_tensor,
     )
 
 
@@ -53,7 +52,6 @@ def _output(tensor: ModelOutput, labels: Sequence[str]) -> TensorSpec:
         datatype=data_type_of(tensor.data_type),
         dims=tuple(tensor.dims),
         reshape=_reshape(tensor),
-        is_shape_tensor=tensor.is_shape_tensor,
         labels=tuple(labels),
     )
 

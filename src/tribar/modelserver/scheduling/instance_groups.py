@@ -30,8 +30,6 @@ def placements(config: ModelConfig, n_gpus: int) -> Sequence[Placement]:
     groups = list(config.instance_group) or [ModelInstanceGroup(count=1)]
     found: list[Placement] = []
     for number, group in enumerate(groups):
-        if group.passive:
-            continue
         name = group.name or f"{config.name}_{number}"
         count = max(1, group.count)
         for device, device_id in _devices(group, name, n_gpus):

@@ -42,8 +42,8 @@ def _queue_policy(policy: ModelQueuePolicy) -> QueuePolicy:
 
 
 def batch_key(signature: Signature) -> BatchKey:
-    """What has to be equal inside a batch: which inputs are there (where some are optional), the shape behind the
-    batch dimension of those that vary and are not ragged, and the contents of shape tensors.
+    """What has to be equal inside a batch: which inputs are there (where some are optional), and the shape behind
+    the batch dimension of those that vary and are not ragged.
     """
     has_optional = any(spec.is_optional for spec in signature.inputs.values())
     compared = {name: spec for name, spec in signature.inputs.items() if _must_be_equal(spec)}
@@ -57,8 +57,6 @@ def batch_key(signature: Signature) -> BatchKey:
             if spec is None:
                 if has_optional:
                     parts.append((tensor.name,))
-            elif spec.is_shape_tensor:
-                parts.append((tensor.name, tensor.shape, tensor.data.tobytes()))
             else:
                 parts.append((tensor.name, tensor.shape[1:]))
         return frozenset(parts)
@@ -68,18 +66,17 @@ def batch_key(signature: Signature) -> BatchKey:
 
 def _must_be_equal(spec: TensorSpec) -> bool:
     shape = spec.dims if spec.reshape is None else spec.reshape
-    return spec.is_shape_tensor or (not spec.is_ragged and -1 in shape)
+    return not spec.is_ragged and -1 in shape
 
 
 def batch_size(signature: Signature) -> BatchSize:
     """How much of a batch a request takes: its first dimension; 1 where there is no batch dimension."""
     if signature.max_batch_size == 0:
         return lambda request: 1
-    unbatched = {name for name, spec in signature.inputs.items() if spec.is_shape_tensor}
 
     def size(request: InferRequest) -> int:
         for tensor in request.inputs:
-            if tensor.name not in unbatched and tensor.shape:
+            if tensor.shape:
                 return max(1, tensor.shape[0])
         return 1
 

@@ -11,6 +11,9 @@ from tribar.modelserver.scheduling.call import Call
 
 logger = logging.getLogger(__name__)
 
+GRACE_S = 60.0
+"""A batch whose requests are all over may run that long when its model is unloaded; longer than models finalize."""
+
 OpenInstance = Callable[[int], Awaitable[Instance]]
 """Loads the instance with this index (0, 1, ... over all groups). Raises a ``TribarError`` with the reason."""
 
@@ -59,6 +62,23 @@ class Worker:
         self._is_retired = True
         self.wake()
 
+    async def end(self, grace_s: float) -> None:
+        """Wait until a retired worker has closed its instance.
+
+        One that still runs after ``grace_s`` has its instance closed meanwhile (which ends a worker process), and is
+        left behind where that takes as long.
+        """
+        _, pending = await asyncio.wait([self.task], timeout=grace_s)
+        if not pending:
+            return
+        logger.warning("an instance goes on with a batch that nobody waits for; it is closed")
+        closing = asyncio.get_running_loop().create_task(self._close())
+        _, pending = await asyncio.wait([closing, self.task], timeout=grace_s)
+        if pending:
+            logger.error("an instance does not end; it is left behind, with the memory that it uses")
+        for task in pending:
+            task.cancel()
+
     def forget(self, call: Call) -> None:
         """A call that outlived its execution is over."""
         self._open.discard(call)
@@ -76,6 +96,9 @@ class Worker:
         while self._open:
             self._all_over.clear()
             await self._all_over.wait()
+        await self._close()
+
+    async def _close(self) -> None:
         try:
             await self._instance.close()
         except Exception:
@@ -102,6 +125,7 @@ class WorkerPool:
         self._open_instance = open_instance
         self._feeder = feeder
         self._workers: list[Worker] = []
+        self._retired: set[Worker] = set()
         self._parked: dict[Worker, None] = {}
         self._is_waking = False
         self._resizing = asyncio.Lock()
@@ -128,6 +152,8 @@ class WorkerPool:
         """Give a parked worker its batch."""
         worker = next(iter(self._parked))
         del self._parked[worker]
+        # it was to look at the queue, and will not: another one has to
+        self._is_waking = False
         worker.wake(batch)
 
     def park(self, worker: Worker) -> None:
@@ -141,7 +167,7 @@ class WorkerPool:
         self._is_waking = False
 
     async def resize(self, n_instances: int) -> None:
-        """Open or close instances, the last ones first; those busy finish what they run.
+        """Open or close instances, the last ones first; those busy finish what they run; waits for them, but bounded.
 
         Raises ``InvalidRequest`` below 1, and what opening raised; then nothing has changed.
         """
@@ -151,20 +177,24 @@ class WorkerPool:
             if n_instances > len(self._workers):
                 self.add(await self._open(range(len(self._workers), n_instances)))
             else:
-                await self._retire(n_instances)
+                self._retire(n_instances)
+        if self._retired:
+            await asyncio.wait([worker.task for worker in self._retired], timeout=GRACE_S)
 
     async def close(self) -> None:
-        """Close every instance once it is free. Idempotent."""
+        """Close every instance, all requests being over; one that does not get free, too. Idempotent."""
         async with self._resizing:
-            await self._retire(0)
+            self._retire(0)
+        await asyncio.gather(*(worker.end(GRACE_S) for worker in self._retired))
 
-    async def _retire(self, n_left: int) -> None:
+    def _retire(self, n_left: int) -> None:
         retired = self._workers[n_left:]
         del self._workers[n_left:]
         for worker in retired:
             self._parked.pop(worker, None)
             worker.retire()
-        await asyncio.gather(*(worker.task for worker in retired))
+            self._retired.add(worker)
+            worker.task.add_done_callback(lambda _, worker=worker: self._retired.discard(worker))
 
     async def _open(self, indices: range) -> list[Instance]:
         results = await asyncio.gather(*map(self._open_instance, indices), return_exceptions=True)

@@ -35,6 +35,21 @@ async def test_what_fails_is_raised_and_the_thread_goes_on() -> None:
     await thread.close()
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(3), StopIteration(3)])
+async def test_what_would_end_the_event_loop_is_an_error_of_the_model(error: BaseException) -> None:
+    def fail() -> Owned:
+        raise error
+
+    expected = f"the model raised {type(error).__name__}: 3"
+    with pytest.raises(Internal, match=expected):
+        await ModelThread.opened("t", fail)
+    thread = await ModelThread.opened("t", Owned)
+    with pytest.raises(Internal, match=expected):
+        await thread.run(lambda owned: fail())
+    assert await thread.run(lambda owned: 5) == 5
+    await thread.close()
+
+
 async def test_what_cannot_be_made_leaves_no_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         await ModelThread.opened("t_of_nothing", lambda: 1 / 0)

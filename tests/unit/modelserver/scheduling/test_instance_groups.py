@@ -25,7 +25,6 @@ def config(text: str) -> Any:
         ),
         ("instance_group { count: 2 kind: KIND_GPU gpus: [1] }", 2, ["m_0_0 GPU", "m_0_1 GPU"]),
         ("instance_group { kind: KIND_MODEL count: 1 }", 1, ["m_0 MODEL"]),
-        ("instance_group { count: 1 kind: KIND_CPU } instance_group { count: 3 passive: true }", 0, ["m_0 CPU"]),
     ],
 )
 def test_where_instances_run(text: str, n_gpus: int, expected: list[str]) -> None:

@@ -1,6 +1,6 @@
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.unit.modelserver.scheduling.rig import (
     ALONE,
@@ -20,7 +20,7 @@ from tribar.core.errors import (
     Overloaded,
     Unavailable,
 )
-from tribar.core.tensors import DataType, Tensor
+from tribar.core.tensors import DataType
 from tribar.modelserver.batcher import BatchingPolicy, QueuePolicy
 from tribar.modelserver.signature import TensorSpec
 
@@ -146,20 +146,6 @@ def test_requests_with_other_optional_inputs_do_not_share() -> None:
     run_virtually(body)
 
 
-def test_shape_tensors_must_be_equal_in_content() -> None:
-    async def body(loop: VirtualLoop) -> None:
-        model = signature(inputs={"INPUT": spec("INPUT"), "SIZE": spec("SIZE", is_shape_tensor=True)})
-        rig = Rig(loop, BatchingPolicy(max_batch_size=16), model=model)
-        for size in (3, 3, 4):
-            shape = Tensor("SIZE", DataType.INT32, np.array([size], np.int32))
-            rig.send(inputs=[shape, tensor([[1.0]] * 2)])
-        await rig.drain()
-        assert rig.batches == [["0", "1"], ["2"]]
-        assert rig.instances[0].sizes == [4, 2]
-
-    run_virtually(body)
-
-
 def test_refused_at_the_timeout_while_the_model_is_busy() -> None:
     """BUG-063: at its timeout, not when the instance gets free."""
 
@@ -216,6 +202,24 @@ def test_a_burst_fills_the_instance_and_then_exactly_the_queue() -> None:
         await rig.drain()
         assert rig.batches == [["0"], ["1"], ["2"]]
         assert rig.recorder.failures["REJECTED"] == 7
+
+    run_virtually(body)
+
+
+@pytest.mark.parametrize("n_instances", [2, 3])
+def test_a_burst_finds_every_idle_instance(n_instances: int) -> None:
+    """The queue holds one: the others are handed to instances that have not had their turn yet, and none waits."""
+
+    async def body(loop: VirtualLoop) -> None:
+        policy = replace(ALONE, queue_policy=QueuePolicy(max_queue_size=1))
+        rig = Rig(loop, policy, [SleepInstance() for _ in range(n_instances)])
+        await rig.until(1)
+        for _ in range(n_instances):
+            rig.send()
+        await rig.until(2)
+        assert [instance.n_running for instance in rig.instances] == [1] * n_instances
+        await rig.drain()
+        assert all(near(outcome.end_ns, 11) for outcome in rig.outcomes)
 
     run_virtually(body)
 

@@ -25,6 +25,7 @@ from tribar.core.errors import (
 )
 from tribar.modelserver.backends.base import Execution, Reply
 from tribar.modelserver.batcher import BatchingPolicy, QueuePolicy
+from tribar.modelserver.scheduling.workers import GRACE_S
 
 PREFERRED = BatchingPolicy(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ns=5 * MS)
 
@@ -265,6 +266,46 @@ def test_the_number_of_instances_changes_while_requests_go_on() -> None:
         await rig.drain()
         assert sorted(int(name) for batch in rig.batches for name in batch) == list(range(9))
         assert near(loop.time_ns(), 70)
+
+    run_virtually(body)
+
+
+class HungInstance(SleepInstance):
+    """Its batch never ends; ``close`` ends it, as that of a worker process does, or hangs as well."""
+
+    def __init__(self, *, ends_when_closed: bool) -> None:
+        super().__init__()
+        self._ended = asyncio.Event()
+        self._ends_when_closed = ends_when_closed
+
+    async def execute(self, execution: Execution) -> None:
+        await self._ended.wait()
+        raise Internal("the worker process ended")
+
+    async def close(self) -> None:
+        if self._ends_when_closed:
+            self._ended.set()
+        await self._ended.wait()
+        self.n_closed = 1
+
+
+@pytest.mark.parametrize(("ends_when_closed", "unloaded_s"), [(True, GRACE_S), (False, 2 * GRACE_S)])
+@pytest.mark.parametrize("is_resized", [False, True])
+def test_a_batch_that_hangs_does_not_keep_its_model_loaded(
+    is_resized: bool, ends_when_closed: bool, unloaded_s: float
+) -> None:
+    async def body(loop: VirtualLoop) -> None:
+        hung = HungInstance(ends_when_closed=ends_when_closed)
+        rig = Rig(loop, ALONE, [SleepInstance(), hung])
+        outcomes = [rig.send(), rig.send()]
+        await rig.until(20)
+        if is_resized:
+            await rig.scheduler.resize(1)
+        assert [outcome.end_ns is None for outcome in outcomes] == [False, True]
+        outcomes[1].cancel()
+        await rig.scheduler.close()
+        assert near(loop.time_ns(), 20 + (unloaded_s + is_resized * GRACE_S) * 1000)
+        assert [instance.n_closed for instance in rig.instances] == [1, int(ends_when_closed)]
 
     run_virtually(body)
 

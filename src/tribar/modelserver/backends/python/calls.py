@@ -1,6 +1,7 @@
 """Serves what a worker's model asks: other models' answers, their state, whether a request is cancelled."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tribar.modelserver.backends.python.link import Link
 
 _SEQUENCE_START, _SEQUENCE_END = 1, 2
+
+_log = logging.getLogger(__name__)
 
 
 class Calls:
@@ -83,8 +86,8 @@ class Calls:
             return
         try:
             stream = self._ask(request)
-        except TribarError as error:
-            self._refuse(message.call, message.model_name, error.message)
+        except Exception as error:
+            self._refuse(message.call, message.model_name, _reason(error))
             return
         if message.is_decoupled:
             self._streams[message.call] = message.model_name, stream
@@ -105,12 +108,14 @@ class Calls:
             await self._answer(call, response)
         except StopAsyncIteration:
             self._link.send(Answer(call, WireResponse()))
-        except TribarError as error:
-            self._refuse(call, model, error.message)
+        except Exception as error:
+            self._refuse(call, model, _reason(error))
         finally:
             await stream.aclose()
 
     async def _answer_next(self, call: int) -> None:
+        if call not in self._streams:
+            return  # the worker has ended it meanwhile
         model, stream = self._streams[call]
         is_last = True
         try:
@@ -119,8 +124,8 @@ class Calls:
             await self._answer(call, response)
         except StopAsyncIteration:
             self._link.send(Answer(call, WireResponse()))
-        except TribarError as error:
-            self._refuse(call, model, error.message)
+        except Exception as error:
+            self._refuse(call, model, _reason(error))
         finally:
             if is_last and self._streams.pop(call, None) is not None:
                 await stream.aclose()
@@ -149,8 +154,8 @@ class Calls:
     async def _answer_question(self, question: Question) -> None:
         try:
             value = await self._value_of(question)
-        except TribarError as error:
-            self._link.send(Answer(question.call, WireResponse(error=error.message)))
+        except Exception as error:
+            self._link.send(Answer(question.call, WireResponse(error=_reason(error))))
         else:
             self._link.send(Answer(question.call, WireResponse(), value=value))
 
@@ -169,3 +174,11 @@ class Calls:
         else:
             await self._control.unload(question.model_name, unload_dependents=question.unload_dependents)
         return True
+
+
+def _reason(error: Exception) -> str:
+    """What the worker is told: it waits for an answer, whatever went wrong here."""
+    if isinstance(error, TribarError):
+        return error.message
+    _log.error("what a model asked for failed", exc_info=error)
+    return f"{type(error).__name__}: {error}"

@@ -100,11 +100,11 @@ class Link(asyncio.Protocol):
         block = await self.seal(parcel)
         self._check_alive()
         replies = self._replies
+        self.send(Execute(wires, block, self._window.take_freed()))  # what cannot be sent leaves nothing behind
         for uid, reply in enumerate(execution.replies, first):
             replies[uid] = reply
         batch = _Batch(execution, range(first, self._next_uid), self._loop.create_future())
         self._batches.append(batch)
-        self.send(Execute(wires, block, self._window.take_freed()))
         await batch.waiter
         if not is_decoupled and any(uid in replies for uid in batch.uids):
             batch.waiter = self._loop.create_future()
@@ -228,8 +228,10 @@ class Link(asyncio.Protocol):
                     reply.fail(error)
         memory = None if message.block is None else self._window.open(message.block)
         for uid, response in zip(batch.uids, message.responses, strict=False):
-            if response is not None:
-                _answer(replies.pop(uid), response, memory, is_final=True)
+            if response is None:
+                continue
+            if (reply := replies.pop(uid, None)) is not None:  # a response sender may have been faster
+                _answer(reply, response, memory, is_final=True)
         _wake(batch.waiter)
 
     def _take_sent(self, message: Sent) -> None:

@@ -56,11 +56,18 @@ class Channel:
         self._send_deferred()
 
     def send_parcel(self, parcel: Parcel, message: Callable[[BlockRef | None], ToFrontEnd]) -> None:
-        """Send a message with the tensors of ``parcel``."""
+        """Send a message with the tensors of ``parcel``. Raises what taking memory and encoding do, sending nothing."""
         with self._write_lock:
             if parcel.n_bytes > INLINE_BYTES and not self._arena.has_free(parcel.n_bytes):
                 self._poll()
-            self._socket.sendall(self._frames.frame(message(parcel.seal(self._arena))))
+            block = parcel.seal(self._arena)
+            try:
+                frame = self._frames.frame(message(block))
+            except Exception:
+                if block is not None:
+                    self._arena.give_back([block[0]])
+                raise
+            self._socket.sendall(frame)
         self._send_deferred()
 
     def send_soon(self, message: ToFrontEnd) -> None:

@@ -16,9 +16,14 @@ def describe(error: BaseException) -> str:
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if not frame.filename.startswith(_NOT_THE_MODELS)
     ]
-    return f"{text}\n\nAt:\n{''.join(frames)}" if frames else text
+    return encodable(f"{text}\n\nAt:\n{''.join(frames)}" if frames else text)
 
 
 def full_traceback(error: BaseException) -> str:
     """For the log, causes included."""
-    return "".join(traceback.format_exception(error)).rstrip()
+    return encodable("".join(traceback.format_exception(error)).rstrip())
+
+
+def encodable(text: str) -> str:
+    """``text`` with lone surrogates, which no message can hold, written out."""
+    return text.encode(errors="backslashreplace").decode()

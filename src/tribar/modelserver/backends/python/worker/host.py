@@ -97,13 +97,12 @@ class ModelHost:
             wires = [
                 self._wire(request, response, parcel) for request, response in zip(requests, responses, strict=True)
             ]
+            requests.clear()  # the model's own references aside, nothing shows the inputs any more
+            self._session.channel.send_parcel(
+                parcel, lambda block: Done(wires, start_ns, end_ns, None, block, self._session.window.take_freed())
+            )
         except Exception as error:
             self._fail(requests, error, start_ns)
-            return
-        requests.clear()  # the model's own references aside, nothing shows the inputs any more
-        self._session.channel.send_parcel(
-            parcel, lambda block: Done(wires, start_ns, end_ns, None, block, self._session.window.take_freed())
-        )
 
     def _wire(
         self, request: InferenceRequest, response: InferenceResponse | None, parcel: Parcel

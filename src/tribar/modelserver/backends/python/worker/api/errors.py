@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from tribar.modelserver.backends.python.worker.failure import encodable
+
 
 class TritonModelException(Exception):
     """What ``triton_python_backend_utils`` raises, and a model may."""
@@ -33,7 +35,7 @@ class TritonError:
     CANCELLED = ErrorCode.CANCELLED
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
-        self._message = message
+        self._message = encodable(message)
         self._code = ErrorCode(code)
 
     def message(self) -> str:

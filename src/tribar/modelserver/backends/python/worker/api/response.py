@@ -8,6 +8,7 @@ from tribar.modelserver.backends.python.messages import WireResponse
 from tribar.modelserver.backends.python.parcel import Parcel
 from tribar.modelserver.backends.python.worker.api.errors import TritonError, TritonModelException
 from tribar.modelserver.backends.python.worker.api.tensor import Tensor, add_tensor
+from tribar.modelserver.backends.python.worker.failure import encodable
 
 
 class InferenceResponse:
@@ -60,6 +61,10 @@ def checked_parameters(parameters: Mapping[str, ParameterValue] | None) -> dict[
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(name)}")
         if not isinstance(value, bool | int | str | float):
             raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TritonModelException(f"Expect parameters values to fit in 64 bits, parameter '{name}' does not")
+        if encodable(text := f"{name}{value}") != text:
+            raise TritonModelException(f"Expect parameters to be valid Unicode, found {name!r}: {value!r}")
     return dict(parameters)
 
 

@@ -81,9 +81,13 @@ class InferenceResponseSender:
 
     def _send(self, wire: WireResponse | None, parcel: Parcel, *, is_final: bool) -> None:
         self._is_answered |= is_final
-        self._session.channel.send_parcel(
-            parcel, lambda block: Sent(self._uid, wire, is_final, block, self._session.window.take_freed())
-        )
+        try:
+            self._session.channel.send_parcel(
+                parcel, lambda block: Sent(self._uid, wire, is_final, block, self._session.window.take_freed())
+            )
+        except Exception:
+            self._has_sent = self._is_answered = self.is_closed = False  # the request still waits
+            raise
 
     def __del__(self) -> None:
         if self.close():
