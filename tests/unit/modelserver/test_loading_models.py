@@ -5,6 +5,7 @@ import pytest
 from tests.unit.modelserver.repository_rig import config_text, parameter, request, rows, serving, write_model
 
 from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
+from tribar.modelserver import loading
 from tribar.modelserver.repository.control import Control, ControlMode
 
 NONE = Control(mode=ControlMode.NONE)
@@ -239,3 +240,29 @@ async def test_a_model_that_fails_its_warm_up_does_not_serve(tmp_path: Path) -> 
         with pytest.raises(InvalidRequest, match="warmup sample 'first': too cold"):
             await service.load("bad")
         assert len(backend.instances) == 1
+
+
+@pytest.mark.parametrize("link", ["m/loop", "m/2", "m/1/loop"])
+async def test_a_link_to_itself_fails_its_model_only(tmp_path: Path, link: str) -> None:
+    write_model(tmp_path, "m")
+    write_model(tmp_path, "other")
+    (tmp_path / link).symlink_to(tmp_path / link)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=3600)) as (service, _):
+        assert await rows(service) == [("m", "", "UNAVAILABLE"), ("other", "1", "READY")]
+        assert "is a link that leads to itself" in (await service.index())[0].reason
+        await service.look()
+        (tmp_path / link).unlink()
+        await service.look()
+        assert service.is_model_ready("m")
+
+
+async def test_a_fault_while_files_are_read_is_an_error_of_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("of some kind")
+
+    write_model(tmp_path, "m")
+    monkeypatch.setattr(loading, "take_fingerprint", fault)
+    async with serving(tmp_path, control=NONE) as (service, _):
+        assert "cannot read the files of model 'm': of some kind" in (await service.index())[0].reason
