@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final
 
 from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, TribarError, Unavailable
 from tribar.modelserver.backends.base import ModelControl
+from tribar.modelserver.load_waits import LoadWaits
 from tribar.modelserver.loading import ModelLoader, Source
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.names import check_model_name
@@ -38,6 +39,7 @@ class ModelLifecycle:
         self._slots = asyncio.Semaphore(max_loading)
         self._served: dict[str, ServedModel] = {}
         self._changes: set[asyncio.Task[None]] = set()
+        self._waits = LoadWaits()
         self._is_closing = False
 
     @property
@@ -52,15 +54,12 @@ class ModelLifecycle:
             raise NotFound(f"Request for unknown model: '{name}' is not found")
         return served.find(version)
 
-    def is_changing(self, name: str) -> bool:
-        """Whether a load or unload of it is under way."""
-        return name in self._served and self._served[name].lock.locked()
-
     async def load(self, name: str, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...] = ()) -> None:
         """Load, or reload if anything changed; asked for by the last model of ``chain``. Raises as ``Service.load``."""
         check_model_name(name)
-        served = self._enter(name)
-        await self._change(served, partial(self._load, served, parameters, chain))
+        with self._waiting(chain, name):
+            served = self._enter(name)
+            await self._change(served, partial(self._load, served, parameters, chain), chain)
 
     async def load_at_start(self, name: str) -> None:
         """Load; where that fails, the name stays asked for and the index tells why."""
@@ -72,11 +71,12 @@ class ModelLifecycle:
             if not served.versions and served.is_unknown:
                 served.refused(reason_of(error))
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, chain: tuple[str, ...] = ()) -> None:
         """Serve it no longer. What is not loaded is no error. Raises ``Overloaded`` where too much waits."""
         if name in self._served:
-            served = self._enter(name)
-            await self._change(served, partial(self._unload, served))
+            with self._waiting(chain, name):
+                served = self._enter(name)
+                await self._change(served, partial(self._unload, served), chain)
 
     async def rows(self, names: Sequence[str]) -> list[IndexEntry]:
         """The index of ``names`` and of whatever else is known."""
@@ -114,7 +114,11 @@ class ModelLifecycle:
             raise Overloaded(f"{MAX_WAITING} loads and unloads of model '{name}' are waiting", retry_after_s=1.0)
         return served
 
-    async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
+    def _waiting(self, chain: tuple[str, ...], name: str) -> AbstractContextManager[None]:
+        loading = [each for each in chain if each in self._served and self._served[each].lock.locked()]
+        return self._waits.waiting(loading[-1], name) if loading else nullcontext()
+
+    async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]) -> None:
         """Make a change when it is this name's turn. The caller may leave: it is made all the same."""
 
         def on_done(task: "asyncio.Task[None]") -> None:
@@ -125,13 +129,15 @@ class ModelLifecycle:
                 _log.warning("%s", error)
 
         served.n_waiting += 1
-        task = asyncio.get_running_loop().create_task(self._in_turn(served, change))
+        task = asyncio.get_running_loop().create_task(self._in_turn(served, change, chain))
         self._changes.add(task)
         task.add_done_callback(on_done)
         await asyncio.shield(task)
 
-    async def _in_turn(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
-        async with served.lock:
+    async def _in_turn(
+        self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]
+    ) -> None:
+        async with nullcontext() if chain else served.turn:
             await change()
 
     def _forget(self, served: ServedModel) -> None:
@@ -140,7 +146,8 @@ class ModelLifecycle:
 
     async def _load(self, served: ServedModel, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...]) -> None:
         await self._wait_for_drains(served)
-        async with nullcontext() if chain else self._slots:
+        # the slot first: who has the lock waits for no slot, which the models that wait for the lock may hold
+        async with nullcontext() if chain else self._slots, served.lock:
             try:
                 source = await self._loader.read(served.name, parameters)
             except TribarError as error:
@@ -206,8 +213,9 @@ class ModelLifecycle:
         return built, {version: error for version, error in failures.items() if isinstance(error, TribarError)}
 
     async def _unload(self, served: ServedModel) -> None:
-        served.is_wanted = False
-        self._retire(served, served.serve(()))
+        async with served.lock:
+            served.is_wanted = False
+            self._retire(served, served.serve(()))
 
     def _retire(self, served: ServedModel, models: Sequence[Model]) -> None:
         for model in models:

@@ -205,7 +205,7 @@ async def test_files_outside_are_refused_before_they_run(tmp_path: Path, filenam
     service = ModelService([tmp_path / "repository"], EXPLICIT, {"python": PythonBackend()}, VersionOpener(n_cores=1))
     await service.start()
     try:
-        with pytest.raises(InvalidRequest, match="default_model_filename: .* leads out of the model's directory"):
+        with pytest.raises(InvalidRequest, match=r"default_model_filename: .* leads out of the model's directory"):
             await service.load("m", {"config": config})
     finally:
         await service.close()
