@@ -1,12 +1,14 @@
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 from tests.unit.modelserver.repository_rig import config_text, parameter, request, rows, serving, write_model
 
-from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
+from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, Unavailable
 from tribar.modelserver import loading
 from tribar.modelserver.repository.control import Control, ControlMode
+from tribar.modelserver.watch import RepositoryWatch
 
 NONE = Control(mode=ControlMode.NONE)
 
@@ -266,3 +268,19 @@ async def test_a_fault_while_files_are_read_is_an_error_of_the_load(
     monkeypatch.setattr(loading, "take_fingerprint", fault)
     async with serving(tmp_path, control=NONE) as (service, _):
         assert "cannot read the files of model 'm': of some kind" in (await service.index())[0].reason
+
+
+async def test_polling_goes_on_after_any_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path, "m")
+    looked: asyncio.Queue[None] = asyncio.Queue()
+    faults: list[Exception] = [OSError("disk"), RuntimeError("code"), Overloaded("lifecycle")]
+
+    async def look(_: RepositoryWatch) -> None:
+        looked.put_nowait(None)
+        if faults:
+            raise faults.pop()
+
+    monkeypatch.setattr(RepositoryWatch, "look", look)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=0.001)), asyncio.timeout(10):
+        for _ in range(5):
+            await looked.get()
