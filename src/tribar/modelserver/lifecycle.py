@@ -215,7 +215,10 @@ class ModelLifecycle:
     async def _unload(self, served: ServedModel) -> None:
         async with served.lock:
             served.is_wanted = False
-            self._retire(served, served.serve(()))
+            retired = served.serve(())
+            self._retire(served, retired)
+            if not retired:
+                await self._forget_if_gone(served)
 
     def _retire(self, served: ServedModel, models: Sequence[Model]) -> None:
         for model in models:
@@ -226,6 +229,10 @@ class ModelLifecycle:
     async def _drain(self, served: ServedModel, model: Model) -> None:
         await model.close()
         served.gone(model.version)
+        await self._forget_if_gone(served)
+
+    async def _forget_if_gone(self, served: ServedModel) -> None:
+        """What nobody wants, and the repository has no longer."""
         if not served.is_wanted and await self._loader.fingerprint(served.name) is None and not served.is_wanted:
             served.forget()
 

@@ -284,3 +284,15 @@ async def test_polling_goes_on_after_any_fault(tmp_path: Path, monkeypatch: pyte
     async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=0.001)), asyncio.timeout(10):
         for _ in range(5):
             await looked.get()
+
+
+@pytest.mark.parametrize("config", ["nonsense", config_text(parameter("fail_open", "0"))])
+async def test_a_model_that_failed_and_is_gone_from_disk_is_forgotten(tmp_path: Path, config: str) -> None:
+    folder = write_model(tmp_path, "m", config)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=3600)) as (service, _):
+        assert [row[2] for row in await rows(service)] == ["UNAVAILABLE"]
+        folder.rename(tmp_path.parent / "moved")
+        await service.look()
+        assert await rows(service) == []
+        assert service.is_ready()
+        assert not service._lifecycle.served
