@@ -296,3 +296,16 @@ async def test_a_model_that_failed_and_is_gone_from_disk_is_forgotten(tmp_path: 
         assert await rows(service) == []
         assert service.is_ready()
         assert not service._lifecycle.served
+
+
+async def test_folders_with_names_that_no_request_can_give_are_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path, "m")
+    for name in (b"latin-\xe9", b"per%cent"):
+        (tmp_path / os.fsdecode(name) / "1").mkdir(parents=True)
+    async with serving(tmp_path, control=NONE) as (service, _):
+        assert await rows(service) == [("m", "1", "READY")]
+        assert await rows(service) == [("m", "1", "READY")]
+        assert service.is_ready()
+    assert caplog.text.count("a folder of the model repository is ignored") == 2
