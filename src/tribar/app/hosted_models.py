@@ -97,9 +97,12 @@ class HostedModels:
 
     async def stop(self, grace_s: float) -> None:
         """Requests inside get ``grace_s``; models that take longer are left to the end of the process."""
-        await self._grpc.stop(grace_s)
+        self._service.drain()
+        await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
+
+    async def _close_service(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
+            async with asyncio.timeout(timeout_s):
                 await self._service.close()
 
     def summary(self) -> dict[str, str]:

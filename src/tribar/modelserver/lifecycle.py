@@ -23,6 +23,9 @@ MAX_NAMES: Final = 65_536
 MAX_DRAINING: Final = 8
 """Retired versions of one name that still answer requests while a newer one may be loaded."""
 DRAIN_TIMEOUT_S: Final = 60.0
+STOPPING: Final = "the server is stopping"
+RETRY_AFTER_S: Final = 5.0
+"""By then another server, or this one restarted, should answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +51,9 @@ class ModelLifecycle:
         return self._served
 
     def find(self, name: str, version: str) -> Model:
-        """The model of this version, "" the latest. Raises as ``ServedModel.find``."""
+        """The model of this version, "" the latest. Raises as ``ServedModel.find``, ``Unavailable`` once closing."""
+        if self._is_closing:
+            raise Unavailable(STOPPING, retry_after_s=RETRY_AFTER_S)
         served = self._served.get(name)
         if served is None or served.is_unknown:
             raise NotFound(f"Request for unknown model: '{name}' is not found")
@@ -104,7 +109,7 @@ class ModelLifecycle:
 
     def _enter(self, name: str) -> ServedModel:
         if self._is_closing:
-            raise Unavailable("the server is stopping")
+            raise Unavailable(STOPPING, retry_after_s=RETRY_AFTER_S)
         served = self._served.get(name)
         if served is None:
             if len(self._served) >= MAX_NAMES:
