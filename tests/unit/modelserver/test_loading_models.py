@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -291,7 +292,7 @@ async def test_a_model_that_failed_and_is_gone_from_disk_is_forgotten(tmp_path: 
     folder = write_model(tmp_path, "m", config)
     async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=3600)) as (service, _):
         assert [row[2] for row in await rows(service)] == ["UNAVAILABLE"]
-        folder.rename(tmp_path.parent / "moved")
+        shutil.rmtree(folder)
         await service.look()
         assert await rows(service) == []
         assert service.is_ready()
