@@ -41,6 +41,7 @@ class HostedModels:
         tenant_of_key: TenantOf | None,
         registry: CollectorRegistry,
     ) -> None:
+        self._python = PythonBackend(registry)
         self._service = ModelService(
             [Path(directory) for directory in config.model_repository],
             Control(
@@ -49,7 +50,7 @@ class HostedModels:
                 poll_interval_s=config.repository_poll_s,
                 is_strict=config.strict_readiness,
             ),
-            BackendRegistry({"python": lambda: PythonBackend(registry)}),
+            BackendRegistry({"python": lambda: self._python}),
             VersionOpener(
                 n_cores=machine.cores,
                 cache=ResponseCache(config.response_cache_bytes) if config.response_cache_bytes else None,
@@ -98,6 +99,7 @@ class HostedModels:
     async def stop(self, grace_s: float) -> None:
         """Requests inside get ``grace_s``; models that take longer are left to the end of the process."""
         self._service.drain()
+        self._python.close()
         await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
 
     async def _close_service(self, timeout_s: float) -> None:
