@@ -42,6 +42,7 @@ class HostedModels:
         tenant_of_key: TenantOf | None,
         registry: CollectorRegistry,
     ) -> None:
+        self._python = PythonBackend(registry)
         self._service = ModelService(
             [Path(directory) for directory in config.model_repository],
             Control(
@@ -50,7 +51,7 @@ class HostedModels:
                 poll_interval_s=config.repository_poll_s,
                 is_strict=config.strict_readiness,
             ),
-            BackendRegistry({"python": lambda: PythonBackend(registry)}),
+            BackendRegistry({"python": lambda: self._python}),
             VersionOpener(
                 n_cores=machine.cores,
                 cache=ResponseCache(config.response_cache_bytes) if config.response_cache_bytes else None,
@@ -98,9 +99,13 @@ class HostedModels:
 
     async def stop(self, grace_s: float) -> None:
         """Requests inside get ``grace_s``; models that take longer are left to the end of the process."""
-        await self._grpc.stop(grace_s)
+        self._service.drain()
+        self._python.close()
+        await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
+
+    async def _close_service(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
+            async with asyncio.timeout(timeout_s):
                 await self._service.close()
 
     def summary(self) -> dict[str, str]:

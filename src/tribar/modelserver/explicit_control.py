@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tribar.core.errors import InvalidRequest, TribarError, Unavailable
+from tribar.core.errors import TribarError, Unavailable
 from tribar.modelserver.lifecycle import ModelLifecycle
 from tribar.modelserver.repository.control import ControlMode
 from tribar.modelserver.service import LoadParameter
@@ -30,19 +30,17 @@ class ExplicitControl:
 
     async def load(self, name: str, parameters: Mapping[str, LoadParameter] | None = None) -> None:
         """As ``Service.load``."""
-        self._check(name)
+        self._check()
         await self._lifecycle.load(name, parameters or {}, self._chain)
 
     async def unload(self, name: str, *, unload_dependents: bool = False) -> None:
         """As ``Service.unload``. Nothing depends on a model yet, so ``unload_dependents`` makes no difference."""
-        self._check(name)
-        await self._lifecycle.unload(name)
+        self._check()
+        await self._lifecycle.unload(name, self._chain)
 
-    def _check(self, name: str) -> None:
+    def _check(self) -> None:
         if self._mode is not ControlMode.EXPLICIT:
             raise Unavailable(
                 f"explicit model load / unload is not allowed under model control mode '{self._mode}'; "
                 "start with --model-control-mode explicit"
             )
-        if name in self._chain and self._lifecycle.is_changing(name):
-            raise InvalidRequest(f"model '{name}' cannot be changed by a model that it loads", param="model_name")

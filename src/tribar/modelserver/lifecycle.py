@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final
 
 from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, TribarError, Unavailable
 from tribar.modelserver.backends.base import ModelControl
+from tribar.modelserver.load_waits import LoadWaits
 from tribar.modelserver.loading import ModelLoader, Source
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.names import check_model_name
@@ -22,6 +23,9 @@ MAX_NAMES: Final = 65_536
 MAX_DRAINING: Final = 8
 """Retired versions of one name that still answer requests while a newer one may be loaded."""
 DRAIN_TIMEOUT_S: Final = 60.0
+STOPPING: Final = "the server is stopping"
+RETRY_AFTER_S: Final = 5.0
+"""By then another server, or this one restarted, should answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class ModelLifecycle:
         self._slots = asyncio.Semaphore(max_loading)
         self._served: dict[str, ServedModel] = {}
         self._changes: set[asyncio.Task[None]] = set()
+        self._waits = LoadWaits()
         self._is_closing = False
 
     @property
@@ -46,21 +51,20 @@ class ModelLifecycle:
         return self._served
 
     def find(self, name: str, version: str) -> Model:
-        """The model of this version, "" the latest. Raises as ``ServedModel.find``."""
+        """The model of this version, "" the latest. Raises as ``ServedModel.find``, ``Unavailable`` once closing."""
+        if self._is_closing:
+            raise Unavailable(STOPPING, retry_after_s=RETRY_AFTER_S)
         served = self._served.get(name)
         if served is None or served.is_unknown:
             raise NotFound(f"Request for unknown model: '{name}' is not found")
         return served.find(version)
 
-    def is_changing(self, name: str) -> bool:
-        """Whether a load or unload of it is under way."""
-        return name in self._served and self._served[name].lock.locked()
-
     async def load(self, name: str, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...] = ()) -> None:
         """Load, or reload if anything changed; asked for by the last model of ``chain``. Raises as ``Service.load``."""
         check_model_name(name)
-        served = self._enter(name)
-        await self._change(served, partial(self._load, served, parameters, chain))
+        with self._waiting(chain, name):
+            served = self._enter(name)
+            await self._change(served, partial(self._load, served, parameters, chain), chain)
 
     async def load_at_start(self, name: str) -> None:
         """Load; where that fails, the name stays asked for and the index tells why."""
@@ -72,11 +76,12 @@ class ModelLifecycle:
             if not served.versions and served.is_unknown:
                 served.refused(reason_of(error))
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, chain: tuple[str, ...] = ()) -> None:
         """Serve it no longer. What is not loaded is no error. Raises ``Overloaded`` where too much waits."""
         if name in self._served:
-            served = self._enter(name)
-            await self._change(served, partial(self._unload, served))
+            with self._waiting(chain, name):
+                served = self._enter(name)
+                await self._change(served, partial(self._unload, served), chain)
 
     async def rows(self, names: Sequence[str]) -> list[IndexEntry]:
         """The index of ``names`` and of whatever else is known."""
@@ -104,7 +109,7 @@ class ModelLifecycle:
 
     def _enter(self, name: str) -> ServedModel:
         if self._is_closing:
-            raise Unavailable("the server is stopping")
+            raise Unavailable(STOPPING, retry_after_s=RETRY_AFTER_S)
         served = self._served.get(name)
         if served is None:
             if len(self._served) >= MAX_NAMES:
@@ -114,7 +119,11 @@ class ModelLifecycle:
             raise Overloaded(f"{MAX_WAITING} loads and unloads of model '{name}' are waiting", retry_after_s=1.0)
         return served
 
-    async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
+    def _waiting(self, chain: tuple[str, ...], name: str) -> AbstractContextManager[None]:
+        loading = [each for each in chain if each in self._served and self._served[each].lock.locked()]
+        return self._waits.waiting(loading[-1], name) if loading else nullcontext()
+
+    async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]) -> None:
         """Make a change when it is this name's turn. The caller may leave: it is made all the same."""
 
         def on_done(task: "asyncio.Task[None]") -> None:
@@ -125,13 +134,15 @@ class ModelLifecycle:
                 _log.warning("%s", error)
 
         served.n_waiting += 1
-        task = asyncio.get_running_loop().create_task(self._in_turn(served, change))
+        task = asyncio.get_running_loop().create_task(self._in_turn(served, change, chain))
         self._changes.add(task)
         task.add_done_callback(on_done)
         await asyncio.shield(task)
 
-    async def _in_turn(self, served: ServedModel, change: Callable[[], Awaitable[None]]) -> None:
-        async with served.lock:
+    async def _in_turn(
+        self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]
+    ) -> None:
+        async with nullcontext() if chain else served.turn:
             await change()
 
     def _forget(self, served: ServedModel) -> None:
@@ -140,7 +151,8 @@ class ModelLifecycle:
 
     async def _load(self, served: ServedModel, parameters: Mapping[str, LoadParameter], chain: tuple[str, ...]) -> None:
         await self._wait_for_drains(served)
-        async with nullcontext() if chain else self._slots:
+        # the slot first: who has the lock waits for no slot, which the models that wait for the lock may hold
+        async with nullcontext() if chain else self._slots, served.lock:
             try:
                 source = await self._loader.read(served.name, parameters)
             except TribarError as error:
@@ -206,8 +218,12 @@ class ModelLifecycle:
         return built, {version: error for version, error in failures.items() if isinstance(error, TribarError)}
 
     async def _unload(self, served: ServedModel) -> None:
-        served.is_wanted = False
-        self._retire(served, served.serve(()))
+        async with served.lock:
+            served.is_wanted = False
+            retired = served.serve(())
+            self._retire(served, retired)
+            if not retired:
+                await self._forget_if_gone(served)
 
     def _retire(self, served: ServedModel, models: Sequence[Model]) -> None:
         for model in models:
@@ -218,6 +234,10 @@ class ModelLifecycle:
     async def _drain(self, served: ServedModel, model: Model) -> None:
         await model.close()
         served.gone(model.version)
+        await self._forget_if_gone(served)
+
+    async def _forget_if_gone(self, served: ServedModel) -> None:
+        """What nobody wants, and the repository has no longer."""
         if not served.is_wanted and await self._loader.fingerprint(served.name) is None and not served.is_wanted:
             served.forget()
 

@@ -189,25 +189,29 @@ class ModelLoader:
         try:
             folder = self._folders.find(name)
             return take_fingerprint(folder.path, folder.root)
-        except (TribarError, OSError):
+        except Exception:  # whatever it is, a load meets it, too, and tells it
             return None
 
     def _read(self, name: str, parameters: Mapping[str, LoadParameter]) -> Source:
-        overrides = read_overrides(parameters)
-        if overrides.files is None:
-            source = Source(self._folders.find(name), is_temporary=False)
-        else:
-            path = overrides.write().resolve()
-            source = Source(ModelFolder(name, path, path), is_temporary=True)
+        source: Source | None = None
         try:
+            overrides = read_overrides(parameters)
+            source = self._source(name, overrides)
             _fill(source, overrides)
-        except OSError as error:
-            source.discard()
+        except Exception as error:
+            if source is not None:
+                source.discard()
+            if isinstance(error, TribarError):
+                raise
+            _log.exception("the files of model %r cannot be read", name)
             raise Internal(f"cannot read the files of model '{name}': {error}") from error
-        except TribarError:
-            source.discard()
-            raise
         return source
+
+    def _source(self, name: str, overrides: Overrides) -> Source:
+        if overrides.files is None:
+            return Source(self._folders.find(name), is_temporary=False)
+        path = overrides.write().resolve()
+        return Source(ModelFolder(name, path, path), is_temporary=True)
 
     def _plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         with source.positions():

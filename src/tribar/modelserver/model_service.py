@@ -14,7 +14,7 @@ from tribar.core.errors import DeadlineExceeded, InvalidRequest, NotFound, Triba
 from tribar.core.inference import InferRequest, InferResponse
 from tribar.modelserver.backends.base import Backend
 from tribar.modelserver.explicit_control import ExplicitControl
-from tribar.modelserver.lifecycle import ModelLifecycle
+from tribar.modelserver.lifecycle import RETRY_AFTER_S, STOPPING, ModelLifecycle
 from tribar.modelserver.loading import ModelLoader, OpenScheduler
 from tribar.modelserver.model import Model
 from tribar.modelserver.outlets import FutureOutlet, StreamOutlet
@@ -49,7 +49,7 @@ class ModelService:
         # a version of each loading model is read at a time, and while all of them are the index still has a thread
         self._executor = ThreadPoolExecutor(max_loading + 1, thread_name_prefix="tribar-models")
         self._loader = ModelLoader(
-            ModelFolders(repositories), backends, open_scheduler, self._executor, self.stream, gpus
+            ModelFolders(repositories), backends, open_scheduler, self._executor, self._inner_stream, gpus
         )
         self._lifecycle = ModelLifecycle(
             self._loader, lambda chain: ExplicitControl(self._lifecycle, control.mode, chain), max_loading=max_loading
@@ -58,6 +58,9 @@ class ModelService:
         self._watch = RepositoryWatch(self._loader, self._lifecycle, control.poll_interval_s)
         self._watching: asyncio.Task[None] | None = None
         self._is_started = False
+        self._is_draining = False
+        self._n_inside = 0
+        self._emptied = asyncio.Event()
 
     async def start(self) -> None:
         """Load what the control mode says. A model that fails is logged and shown by the index, no error here."""
@@ -69,13 +72,21 @@ class ModelService:
         if self._control.mode is ControlMode.POLL:
             self._watching = self._loop.create_task(self._watch.run())
 
+    def drain(self) -> None:
+        """Refuse new requests; those inside go on, with all that they ask other models. Idempotent."""
+        self._is_started = False
+        self._is_draining = True
+        if not self._n_inside:
+            self._emptied.set()
+
     async def close(self) -> None:
         """Refuse new requests and loads, answer those inside, free everything. Idempotent."""
-        self._is_started = False
+        self.drain()
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
+        await self._emptied.wait()
         await self._lifecycle.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -122,7 +133,7 @@ class ModelService:
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """As ``Service``."""
-        model = self._lifecycle.find(request.model_name, request.model_version)
+        model = self._entered(request)
         if model.is_decoupled:
             raise Unsupported(f"model '{model.name}' is decoupled: it answers a stream of requests only")
         checked = model.check(request)
@@ -131,16 +142,34 @@ class ModelService:
         cancel = model.scheduler.submit(checked, outlet)
         if request.deadline_s is not None:
             self._set_deadline(request.deadline_s, outlet, future)
+        self._n_inside += 1
         try:
             return await future
         except BaseException:
             cancel()
             raise
+        finally:
+            self._leave()
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """As ``Service``."""
+        model = self._entered(request)
+        return self._stream(model, model.check(request))
+
+    def _inner_stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """What a request inside asks another model."""
         model = self._lifecycle.find(request.model_name, request.model_version)
         return self._stream(model, model.check(request))
+
+    def _entered(self, request: InferRequest) -> Model:
+        if self._is_draining:
+            raise Unavailable(STOPPING, retry_after_s=RETRY_AFTER_S)
+        return self._lifecycle.find(request.model_name, request.model_version)
+
+    def _leave(self) -> None:
+        self._n_inside -= 1
+        if self._is_draining and not self._n_inside:
+            self._emptied.set()
 
     async def _stream(self, model: Model, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         def failed(error: TribarError) -> InferResponse:
@@ -151,6 +180,7 @@ class ModelService:
         outlet = StreamOutlet(model.restored, make_failed=failed)
         cancel = model.scheduler.submit(request, outlet)
         timer = None if request.deadline_s is None else self._set_deadline(request.deadline_s, outlet, None)
+        self._n_inside += 1
         try:
             is_final = False
             while not is_final:
@@ -161,6 +191,7 @@ class ModelService:
             cancel()
             if timer is not None:
                 timer.cancel()
+            self._leave()
 
     async def index(self) -> Sequence[IndexEntry]:
         """As ``Service``."""

@@ -35,6 +35,7 @@ class Standing:
 class ServedModel:
     """Owned by the lifecycle, which changes it under ``lock``; requests only look versions up.
 
+    ``turn`` is for changes from outside, which wait for it before they take anything that others need.
     ``is_wanted``: somebody asked for it and nobody unloaded it since. ``is_whole``: its last first load (not a reload,
     behind which the older version serves) brought all versions up. ``is_overridden``: its last load that succeeded came
     with a configuration of its own. ``seen`` is what the last load found on disk.
@@ -43,6 +44,7 @@ class ServedModel:
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = asyncio.Lock()
+        self.turn = asyncio.Lock()
         self.n_waiting = 0
         self.is_wanted = False
         self.is_whole = False

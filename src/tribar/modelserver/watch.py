@@ -24,15 +24,16 @@ class RepositoryWatch:
             await asyncio.sleep(self._interval_s)
             try:
                 await self.look()
-            except OSError:
-                # a repository that cannot be read for a moment has not lost its models
-                _log.exception("the model repository cannot be read; everything serves on")
+            except Exception:
+                # a repository that cannot be read for a moment has not lost its models, nor is any other fault for ever
+                _log.exception("looking at the model repository failed; everything serves on, it is looked at again")
 
     async def look(self) -> None:
         """Once. Failed loads are logged and shown by the index. Raises ``OSError`` where the disk does."""
         names = await self._loader.names()
         served = self._lifecycle.served
-        gone = [name for name in served if name not in set(names)]
+        known = set(names)
+        gone = [name for name in served if name not in known]
         changed: list[str] = []
         for name in names:
             fingerprint = await self._loader.fingerprint(name)

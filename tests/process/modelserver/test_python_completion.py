@@ -1,12 +1,18 @@
 """``auto_complete_config``: what a model says about its own configuration."""
 
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.process.modelserver.python_models import LAB, write_model
 
-from tribar.core.errors import BadModelFile, Internal
+from tribar.core.errors import BadModelFile, Internal, Unavailable
 from tribar.modelserver.backends.python.backend import PythonBackend
+from tribar.modelserver.backends.python.completions import Completions
+from tribar.modelserver.backends.python.messages import Complete
+from tribar.modelserver.model_config.json_form import config_to_json
 from tribar.modelserver.model_config.text import parse_config
 
 CONFIG = 'name: "lab" backend: "python"'
@@ -77,3 +83,51 @@ def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
     version = write_model(tmp_path / "lab", "x = (", CONFIG)
     with pytest.raises(BadModelFile, match="'\\(' was never closed"):
         PythonBackend().complete(version, parse_config(CONFIG, file="config.pbtxt"))
+
+
+STUCK = """
+import subprocess, sys, time
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        open({path!r}, "w").write(str(child.pid))
+        while True:
+            print("still here", flush=True)
+            time.sleep(0.01)
+"""
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def question(tmp_path: Path) -> Complete:
+    version = write_model(tmp_path / "lab", STUCK.format(path=str(tmp_path / "pid")), CONFIG)
+    config = json.dumps(config_to_json(parse_config(CONFIG, file="config.pbtxt")))
+    return Complete(str(version / "model.py"), config)
+
+
+def test_a_model_that_takes_for_ever_is_ended_with_its_children(tmp_path: Path) -> None:
+    with pytest.raises(BadModelFile, match="auto_complete_config took longer than 3 s"):
+        Completions(timeout_s=3.0).ask(question(tmp_path))
+    child = int((tmp_path / "pid").read_text())
+    while not has_ended(child):  # a signal takes a moment
+        os.sched_yield()
+
+
+def test_closing_ends_what_is_being_asked(tmp_path: Path) -> None:
+    completions = Completions()
+    with ThreadPoolExecutor(1) as executor:
+        asked = executor.submit(completions.ask, question(tmp_path))
+        while not (tmp_path / "pid").exists():
+            assert not asked.done()
+            os.sched_yield()
+        completions.close()
+        with pytest.raises(BadModelFile, match="ended"):
+            asked.result(timeout=30)
+    with pytest.raises(Unavailable, match="the server is stopping"):
+        completions.ask(question(tmp_path))

@@ -282,3 +282,53 @@ async def test_models_that_load_others_while_they_load_wait_for_nobody(tmp_path:
         await asyncio.gather(*(service.load(f"m{n}") for n in range(6)), service.load("circle"))
         assert refused == ["model 'circle' cannot be changed by a model that it loads"]
         assert all(service.is_model_ready(f"part{n}") for n in range(6))
+
+
+async def test_models_that_load_the_same_one_do_not_hold_the_slots_from_it(tmp_path: Path) -> None:
+    for n in range(4):
+        write_model(tmp_path, f"a{n}")
+    write_model(tmp_path, "b")
+    n_inside = 0
+    all_inside = asyncio.Event()
+
+    async def on_open(spec: InstanceSpec) -> None:
+        nonlocal n_inside
+        assert spec.control is not None
+        if spec.config.name != "b":
+            n_inside += 1
+            if n_inside == 4:
+                all_inside.set()
+            await all_inside.wait()
+            await spec.control.load("b")
+
+    async with serving(tmp_path, on_open=on_open) as (service, _), asyncio.timeout(10):
+        outer = [asyncio.create_task(service.load(f"a{n}")) for n in range(4)]
+        await all_inside.wait()
+        await asyncio.gather(*outer, service.load("b"))
+        assert all(service.is_model_ready(name) for name in ("a0", "a1", "a2", "a3", "b"))
+
+
+async def test_models_that_load_each_other_at_the_same_time_do_not_wait_for_ever(tmp_path: Path) -> None:
+    circle = {"a": "b", "b": "c", "c": "a"}
+    for name in circle:
+        write_model(tmp_path, name)
+    inside: set[str] = set()
+    all_inside = asyncio.Event()
+    refused: list[str] = []
+
+    async def on_open(spec: InstanceSpec) -> None:
+        assert spec.control is not None
+        inside.add(spec.config.name)
+        if len(inside) == 3:
+            all_inside.set()
+        await all_inside.wait()
+        try:
+            await spec.control.load(circle[spec.config.name])
+        except InvalidRequest as error:
+            refused.append(error.message)
+
+    async with serving(tmp_path, on_open=on_open) as (service, _), asyncio.timeout(10):
+        await asyncio.gather(*map(service.load, circle))
+        assert len(refused) == 1
+        assert "cannot be changed by a model that it loads" in refused[0]
+        assert all(map(service.is_model_ready, circle))

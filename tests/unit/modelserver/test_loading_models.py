@@ -1,11 +1,15 @@
+import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.unit.modelserver.repository_rig import config_text, parameter, request, rows, serving, write_model
 
-from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
+from tribar.core.errors import Internal, InvalidRequest, NotFound, Overloaded, Unavailable
+from tribar.modelserver import loading
 from tribar.modelserver.repository.control import Control, ControlMode
+from tribar.modelserver.watch import RepositoryWatch
 
 NONE = Control(mode=ControlMode.NONE)
 
@@ -239,3 +243,70 @@ async def test_a_model_that_fails_its_warm_up_does_not_serve(tmp_path: Path) -> 
         with pytest.raises(InvalidRequest, match="warmup sample 'first': too cold"):
             await service.load("bad")
         assert len(backend.instances) == 1
+
+
+@pytest.mark.parametrize("link", ["m/loop", "m/2", "m/1/loop"])
+async def test_a_link_to_itself_fails_its_model_only(tmp_path: Path, link: str) -> None:
+    write_model(tmp_path, "m")
+    write_model(tmp_path, "other")
+    (tmp_path / link).symlink_to(tmp_path / link)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=3600)) as (service, _):
+        assert await rows(service) == [("m", "", "UNAVAILABLE"), ("other", "1", "READY")]
+        assert "is a link that leads to itself" in (await service.index())[0].reason
+        await service.look()
+        (tmp_path / link).unlink()
+        await service.look()
+        assert service.is_model_ready("m")
+
+
+async def test_a_fault_while_files_are_read_is_an_error_of_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("of some kind")
+
+    write_model(tmp_path, "m")
+    monkeypatch.setattr(loading, "take_fingerprint", fault)
+    async with serving(tmp_path, control=NONE) as (service, _):
+        assert "cannot read the files of model 'm': of some kind" in (await service.index())[0].reason
+
+
+async def test_polling_goes_on_after_any_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path, "m")
+    looked: asyncio.Queue[None] = asyncio.Queue()
+    faults: list[Exception] = [OSError("disk"), RuntimeError("code"), Overloaded("lifecycle")]
+
+    async def look(_: RepositoryWatch) -> None:
+        looked.put_nowait(None)
+        if faults:
+            raise faults.pop()
+
+    monkeypatch.setattr(RepositoryWatch, "look", look)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=0.001)), asyncio.timeout(10):
+        for _ in range(5):
+            await looked.get()
+
+
+@pytest.mark.parametrize("config", ["nonsense", config_text(parameter("fail_open", "0"))])
+async def test_a_model_that_failed_and_is_gone_from_disk_is_forgotten(tmp_path: Path, config: str) -> None:
+    folder = write_model(tmp_path, "m", config)
+    async with serving(tmp_path, control=Control(mode=ControlMode.POLL, poll_interval_s=3600)) as (service, _):
+        assert [row[2] for row in await rows(service)] == ["UNAVAILABLE"]
+        shutil.rmtree(folder)
+        await service.look()
+        assert await rows(service) == []
+        assert service.is_ready()
+        assert not service._lifecycle.served
+
+
+async def test_folders_with_names_that_no_request_can_give_are_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path, "m")
+    for name in (b"latin-\xe9", b"per%cent"):
+        (tmp_path / os.fsdecode(name) / "1").mkdir(parents=True)
+    async with serving(tmp_path, control=NONE) as (service, _):
+        assert await rows(service) == [("m", "1", "READY")]
+        assert await rows(service) == [("m", "1", "READY")]
+        assert service.is_ready()
+    assert caplog.text.count("a folder of the model repository is ignored") == 2

@@ -15,6 +15,7 @@ from tribar.core.errors import (
     NotFound,
     Overloaded,
     TribarError,
+    Unavailable,
     Unsupported,
 )
 from tribar.core.inference import InferResponse
@@ -166,3 +167,29 @@ async def test_a_reader_who_falls_behind_is_cut_off() -> None:
     huge.respond(answer)
     with pytest.raises(Overloaded):
         await huge.next()
+
+
+async def test_a_stopping_server_is_unavailable_and_answers_what_is_inside(tmp_path: Path) -> None:
+    write_model(tmp_path, "slow", config_text(parameter("sleep_s", "1")))
+    write_model(tmp_path, "other")
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        inside.set()
+        await go_on.wait()
+
+    async with serving(tmp_path, control=NONE, sleep=sleep) as (service, _):
+        request_inside = asyncio.create_task(service.infer(request("slow")))
+        await inside.wait()
+        service.drain()
+        closing = asyncio.create_task(service.close())
+        with pytest.raises(Unavailable, match="the server is stopping") as refused:
+            await service.infer(request("other"))
+        assert refused.value.retry_after_s
+        within = [response async for response in service._inner_stream(request("other"))]
+        assert [response.model_name for response in within] == ["other"]
+        go_on.set()
+        assert (await request_inside).model_name == "slow"
+        await closing
+        with pytest.raises(Unavailable, match="the server is stopping"):
+            service.signature("other")

@@ -1,12 +1,16 @@
+import json
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
-from tests.unit.modelserver.repository_rig import config_text, drained, request, rows, serving, write_model
+from tests.unit.modelserver.repository_rig import EXPLICIT, config_text, drained, request, rows, serving, write_model
 
 from tribar.core.errors import Internal, InvalidRequest, NotFound, TribarError
+from tribar.modelserver.backends.python.backend import PythonBackend
+from tribar.modelserver.model_service import ModelService
 from tribar.modelserver.service import LoadParameter
+from tribar.modelserver.version_opener import VersionOpener
 
 CONFIG = (
     '{"backend": "fake", "max_batch_size": 3, "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}'
@@ -187,3 +191,22 @@ async def test_a_failed_override_keeps_the_running_model(tmp_path: Path, case: s
         await service.infer(request())
         with pytest.raises(TribarError):
             await service.load("nobody", BAD_PARAMETERS[case])
+
+
+@pytest.mark.parametrize("filename", ["../../outside.py", "{outside}"])
+async def test_files_outside_are_refused_before_they_run(tmp_path: Path, filename: str) -> None:
+    """BUG-080: a backend runs the file to complete the configuration."""
+    outside, trace = tmp_path / "outside.py", tmp_path / "trace"
+    outside.write_text(
+        f"open({str(trace)!r}, 'w')\nclass TritonPythonModel:\n    def auto_complete_config(c): return c\n"
+    )
+    write_model(tmp_path / "repository", "m", 'backend: "python"')
+    config = json.dumps({"backend": "python", "default_model_filename": filename.format(outside=outside)})
+    service = ModelService([tmp_path / "repository"], EXPLICIT, {"python": PythonBackend()}, VersionOpener(n_cores=1))
+    await service.start()
+    try:
+        with pytest.raises(InvalidRequest, match=r"default_model_filename: .* leads out of the model's directory"):
+            await service.load("m", {"config": config})
+    finally:
+        await service.close()
+    assert not trace.exists()

@@ -6,6 +6,7 @@ from typing import Final
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
+from tribar.modelserver.model_config.paths import check_inside
 from tribar.modelserver.model_config.platforms import DEFAULT_CPU_INSTANCES, SERVED, backend_of, check_backend
 from tribar.modelserver.model_config.versions import version_directories
 
@@ -35,13 +36,16 @@ def complete(
     again after it, for what has become known; it is idempotent. Never turns ``dynamic_batching`` on by itself: a
     configuration that names its tensors and no batcher stays without.
 
-    Raises ``Unsupported`` naming the substitute, or ``InvalidRequest``, where no backend of ``backends`` is meant.
+    Raises ``Unsupported`` naming the substitute, or ``InvalidRequest``, where no backend of ``backends`` is meant, and
+    ``InvalidRequest`` for a file outside of ``directory``.
     """
     completed = ModelConfig()
     completed.CopyFrom(config)
     completed.name = config.name or name
     _complete_backend(completed, directory)
     check_backend(completed, name=name, backends=backends)
+    # before anybody opens it: backends read, and even run, the file to complete the rest
+    check_inside(name, "default_model_filename", completed.default_model_filename)
     if not completed.HasField("version_policy"):
         completed.version_policy.latest.num_versions = 1
     if completed.HasField("dynamic_batching") and completed.max_batch_size > 0:

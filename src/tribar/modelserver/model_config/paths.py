@@ -2,6 +2,8 @@
 
 from pathlib import Path, PurePosixPath
 
+from tribar.modelserver.model_config.refusal import refusal
+
 
 def is_safe(filename: str) -> bool:
     """Whether a name stays inside the directory that it is relative to, as far as the name tells."""
@@ -15,3 +17,9 @@ def inside(directory: Path, filename: str) -> Path | None:
         return None
     path = directory / filename
     return path if path.resolve().is_relative_to(directory.resolve()) else None
+
+
+def check_inside(model: str, field: str, filename: str) -> None:
+    """Raises ``InvalidRequest`` where a name that is given is not ``is_safe``."""
+    if filename and not is_safe(filename):
+        raise refusal(model, field, f"'{filename}' leads out of the model's directory; name a file inside it")

@@ -9,7 +9,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tribar.modelserver.model_config.batching_rules import check_batch_sizes, check_queues
 from tribar.modelserver.model_config.completion import SERVED_BACKENDS
 from tribar.modelserver.model_config.instance_rules import check_instance_groups
-from tribar.modelserver.model_config.paths import inside, is_safe
+from tribar.modelserver.model_config.paths import check_inside, inside
 from tribar.modelserver.model_config.platforms import check_backend
 from tribar.modelserver.model_config.refusal import not_offered, refusal
 from tribar.modelserver.model_config.tensor_rules import check_tensors
@@ -89,8 +89,7 @@ def _check_files(config: ModelConfig, directory: Path) -> None:
     names |= {f"output[{index}].label_filename": output.label_filename for index, output in enumerate(config.output)}
     names |= {f"cc_model_filenames[{index}]": file for index, file in enumerate(config.cc_model_filenames.values())}
     for field, filename in names.items():
-        if filename and not is_safe(filename):
-            raise refusal(config.name, field, f"'{filename}' leads out of the model's directory; name a file inside it")
+        check_inside(config.name, field, filename)
     for field, filename in names.items():
         if field.endswith("label_filename") and filename and not _is_file(directory, filename):
             raise refusal(config.name, field, f"no file '{filename}' beside config.pbtxt; it has one label a line")

@@ -23,7 +23,7 @@ class Fingerprint:
 
 
 def take_fingerprint(folder: Path, root: Path) -> Fingerprint:
-    """Of everything below ``folder``. Raises ``Conflict`` naming a link that leads out of ``root``.
+    """Of everything below ``folder``. Raises ``Conflict`` naming a link that leads out of ``root`` or to itself.
 
     A file that goes away meanwhile counts as gone. Reads the disk: call it off the event loop.
     """
@@ -44,7 +44,9 @@ def _stamps(path: Path, real: Path, folder: Path, root: Path, visited: set[Path]
     if path.name in _IGNORED:
         return
     if not real.is_relative_to(root):
-        raise Conflict(f"'{path.relative_to(root)}' is a link that leads out of the repository; copy the file instead")
+        raise Conflict(
+            f"{str(path.relative_to(root))!r} is a link that leads out of the repository; copy the file instead"
+        )
     if real.is_dir():
         if real not in visited:
             visited.add(real)
@@ -58,7 +60,12 @@ def _stamps(path: Path, real: Path, folder: Path, root: Path, visited: set[Path]
 
 def _real(path: Path, real_parent: Path) -> Path:
     """As ``resolve``, which asks the disk for every part of the path."""
-    return path.resolve() if path.is_symlink() else real_parent / path.name
+    if not path.is_symlink():
+        return real_parent / path.name
+    try:
+        return path.resolve()
+    except RuntimeError as error:
+        raise Conflict(f"{path.name!r} is a link that leads to itself; remove it") from error
 
 
 def _entries(folder: Path) -> list[Path]:

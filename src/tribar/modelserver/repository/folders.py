@@ -1,5 +1,6 @@
 """Finds models in one or several repository directories (Triton's layout: MODEL/config.pbtxt, MODEL/VERSION/...)."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from tribar.core.errors import Conflict, InvalidRequest, NotFound
 from tribar.modelserver.model_config.inspection import CONFIG_FILE
 from tribar.modelserver.repository.names import check_model_name
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,25 @@ class ModelFolders:
             if not root.is_dir():
                 raise InvalidRequest(f"model repository {str(root)!r} is not a directory", param="model_repository")
         self._roots = tuple(root.resolve() for root in roots)
+        self._told: set[str] = set()
 
     def names(self) -> list[str]:
-        """Of all models, sorted. Files, and hidden folders without a configuration (``.git``), are none."""
-        return sorted({entry.name for root in self._roots for entry in root.iterdir() if _may_be_model(entry)})
+        """Of all models, sorted. Files, and hidden folders without a configuration (``.git``), are none.
+
+        Nor are folders whose name no request could give, as one that is not UTF-8: they are logged once.
+        """
+        found = {entry.name for root in self._roots for entry in root.iterdir() if _may_be_model(entry)}
+        return sorted(filter(self._is_model_name, found))
+
+    def _is_model_name(self, name: str) -> bool:
+        try:
+            check_model_name(name)
+        except InvalidRequest as error:
+            if name not in self._told:
+                self._told.add(name)
+                _log.warning("a folder of the model repository is ignored: %s", error.message)
+            return False
+        return True
 
     def find(self, name: str) -> ModelFolder:
         """The folder of a model.

@@ -2,9 +2,6 @@
 
 import ast
 import json
-import os
-import socket
-import subprocess
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -12,21 +9,15 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tribar.core.errors import BadModelFile, InvalidRequest, Unsupported
 from tribar.modelserver.backends.base import Instance, InstanceSpec
-from tribar.modelserver.backends.python.arena import memory_file
+from tribar.modelserver.backends.python.completions import Completions
 from tribar.modelserver.backends.python.instance import PythonInstance
-from tribar.modelserver.backends.python.messages import Complete, Open, Ready, front_end_frames
+from tribar.modelserver.backends.python.messages import Complete, Open
 from tribar.modelserver.backends.python.model_metrics import ModelMetrics
-from tribar.modelserver.backends.python.process import worker_command, worker_environment
 from tribar.modelserver.model_config.json_form import config_from_json, config_to_json
 
 FINALIZE_GRACE_S = 10.0
 
 DEFAULT_MODEL_FILE = "model.py"
-
-COMPLETION_TIMEOUT_S = 120.0
-"""How long ``auto_complete_config`` may take, imports included."""
-
-_RECEIVE_BYTES = 64 * 1024
 
 
 class PythonBackend:
@@ -41,13 +32,18 @@ class PythonBackend:
     ) -> None:
         self._finalize_grace_s = finalize_grace_s
         self._metrics = None if registry is None else ModelMetrics(registry)
+        self._completions = Completions()
+
+    def close(self) -> None:
+        """End the processes that complete configurations, whose threads would hold up the end of this one."""
+        self._completions.close()
 
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """What the model's ``auto_complete_config`` makes of it."""
         path = _model_file(directory, config)
         if not _may_complete(path):
             return config
-        ready = _ask(Complete(str(path), json.dumps(config_to_json(config))))
+        ready = self._completions.ask(Complete(str(path), json.dumps(config_to_json(config))))
         if ready.error is not None:
             raise BadModelFile(f"{path}: {ready.error}")
         return config_from_json(ready.config)
@@ -109,39 +105,3 @@ def _may_complete(path: Path) -> bool:
             is_alone = not node.bases and not node.keywords and not node.decorator_list
             return not is_alone or "auto_complete_config" in ast.unparse(node)
     return True
-
-
-def _ask(message: Complete) -> Ready:
-    """The answer of a worker that is started for this one message. Blocks."""
-    frames = front_end_frames()
-    ours, theirs = socket.socketpair()
-    unused = memory_file("tribar-completion")
-    descriptors = (theirs.fileno(), unused)
-    with ours:
-        try:
-            worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                worker_command(theirs.fileno(), unused, unused),
-                stdin=subprocess.DEVNULL,
-                pass_fds=descriptors,
-                start_new_session=True,
-                env=dict(worker_environment(1)),
-            )
-        finally:
-            theirs.close()
-            os.close(unused)
-        with worker:
-            try:
-                ours.settimeout(COMPLETION_TIMEOUT_S)
-                ours.sendall(frames.frame(message))
-                while data := ours.recv(_RECEIVE_BYTES):
-                    for answer in frames.feed(data):
-                        if isinstance(answer, Ready):
-                            return answer
-            except TimeoutError:
-                raise BadModelFile(
-                    f"{message.path}: auto_complete_config took longer than {COMPLETION_TIMEOUT_S:.0f} s"
-                ) from None
-            finally:
-                worker.kill()
-    code = worker.returncode
-    raise BadModelFile(f"{message.path}: the process that asked auto_complete_config ended (exit code {code})")
