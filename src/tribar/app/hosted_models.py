@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
+import tribar
 from tribar.app.config import ModelServerConfig
 from tribar.app.machine import MachineFacts
 from tribar.gateway.authentication import TenantOf, tenant_of
@@ -57,7 +58,11 @@ class HostedModels:
         shared_memory = SharedMemory(is_enabled=config.allow_shared_memory)
         settings = ServerSettings()
         self._http = HttpFront(
-            self._service, max_body_bytes=config.max_tensor_bytes, shared_memory=shared_memory, settings=settings
+            self._service,
+            max_body_bytes=config.max_tensor_bytes,
+            shared_memory=shared_memory,
+            settings=settings,
+            version=tribar.__version__,
         )
         self._grpc = GrpcServer(
             self._service,
@@ -66,6 +71,7 @@ class HostedModels:
             address=_address(host, config.grpc_port),
             options=GrpcOptions(max_message_bytes=config.max_tensor_bytes + _ENVELOPE_BYTES),
             tenant_of=None if tenant_of_key is None else _tenant_of(tenant_of_key),
+            version=tribar.__version__,
         )
         self._host = host
         self._grpc_port = config.grpc_port

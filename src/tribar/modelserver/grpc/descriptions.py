@@ -17,8 +17,9 @@ _VERSION: Final = re.compile(r"\d*")
 class Descriptions:
     """Answers calls about the server and its models. Raises as ``Service``."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, version: str) -> None:
         self._service = service
+        self._server_version = version
 
     def server_live(self, _: pb.ServerLiveRequest) -> pb.ServerLiveResponse:
         """Whether the server answers at all."""
@@ -38,7 +39,7 @@ class Descriptions:
     def server_metadata(self, _: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:
         """Name, version and what of the protocol's extensions is there."""
         return pb.ServerMetadataResponse(
-            name=server_metadata.NAME, version=server_metadata.VERSION, extensions=server_metadata.EXTENSIONS
+            name=server_metadata.NAME, version=self._server_version, extensions=server_metadata.EXTENSIONS
         )
 
     def model_metadata(self, request: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:

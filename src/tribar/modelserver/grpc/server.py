@@ -35,12 +35,13 @@ class GrpcServer:
         address: str,
         options: GrpcOptions | None = None,
         tenant_of: TenantOf | None = None,
+        version: str = "",
     ) -> None:
-        """Without ``tenant_of`` everybody may ask."""
+        """Without ``tenant_of`` everybody may ask. ``version`` is the server's, for the metadata."""
         self._service = service
         self._address = address
         self._options = options or GrpcOptions()
-        self._handlers = _inference_handlers(service, shared_memory, settings, self._options, Calls(tenant_of))
+        self._handlers = _inference_handlers(service, shared_memory, settings, self._options, Calls(tenant_of), version)
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> int:
@@ -73,12 +74,17 @@ class GrpcServer:
 
 
 def _inference_handlers(
-    service: Service, shared_memory: SharedMemory, settings: ServerSettings, options: GrpcOptions, calls: Calls
+    service: Service,
+    shared_memory: SharedMemory,
+    settings: ServerSettings,
+    options: GrpcOptions,
+    calls: Calls,
+    version: str,
 ) -> dict[str, grpc.RpcMethodHandler]:
     reader, writer = InferReader(shared_memory), InferWriter(service.signature)
     unary = Inference(service, reader, writer)
     stream = StreamInference(service, reader, writer, options.max_stream_requests)
-    told = Descriptions(service)
+    told = Descriptions(service, version)
     repository = Repository(service)
     memory = MemoryRegions(shared_memory)
     set_ = Settings(settings, service)
