@@ -4,10 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import torch_models
+from tests.onnx_models import identity, write_model
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tribar.modelserver.backends.base import Backend
 from tribar.modelserver.backends.fake import FakeBackend
+from tribar.modelserver.backends.onnxruntime import OnnxRuntimeBackend
+from tribar.modelserver.backends.torch import TorchBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,28 @@ def _fake_broken(_: Path) -> ModelConfig:
     return config
 
 
+def _onnx_identity(directory: Path) -> ModelConfig:
+    write_model(directory, identity())
+    return ModelConfig(backend="onnxruntime", max_batch_size=8)
+
+
+def _onnx_broken(directory: Path) -> ModelConfig:
+    (directory / "model.onnx").write_bytes(b"no model at all")
+    return ModelConfig(backend="onnxruntime", max_batch_size=8)
+
+
+def _torch_identity(directory: Path) -> ModelConfig:
+    torch_models.write_exported(directory / "model.pt2", torch_models.Identity())
+    return ModelConfig(backend="pytorch", default_model_filename="model.pt2", max_batch_size=8)
+
+
+def _torch_broken(directory: Path) -> ModelConfig:
+    (directory / "model.pt2").write_bytes(b"no model at all")
+    return ModelConfig(backend="pytorch", default_model_filename="model.pt2", max_batch_size=8)
+
+
 BACKENDS: dict[str, BackendCase] = {
     "fake": BackendCase(FakeBackend, _fake_identity, _fake_broken),
+    "onnxruntime": BackendCase(OnnxRuntimeBackend, _onnx_identity, _onnx_broken),
+    "pytorch": BackendCase(TorchBackend, _torch_identity, _torch_broken),
 }

@@ -37,8 +37,12 @@ def connect(server: Server, sent: bytes = b"", receive_buffer: int | None = None
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.settimeout(20)
-    connection.connect(("127.0.0.1", server.port))
-    connection.sendall(sent)
+    try:
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(sent)
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 
@@ -217,3 +221,45 @@ def longest_health_answer(server: Server, body: bytes) -> float:
     health.close()
     assert statuses == [400]
     return longest_s
+
+
+def test_sigterm_under_load_ends_whatever_was_accepted(tmp_path: Path) -> None:
+    """BUG-087: with an answer, an error or an unanswered close before anything ran; then nothing is left."""
+    with serving(str(write_model(tmp_path)), "--drain-timeout", "0.5") as server:
+        assert server.port
+        engine = server.engine()
+        ends: list[bytes] = []
+        begun = threading.Semaphore(0)
+
+        def load(seed: int) -> None:
+            rng = random.Random(seed)
+            while True:
+                answer = b""
+                try:
+                    sent = chat(
+                        rng.choice(["fish", "brief", "endless"]), "Connection: close", stream=rng.random() < 0.7
+                    )
+                    with connect(server, sent) as mine:
+                        while piece := mine.recv(65536):
+                            begun.release()
+                            answer += piece
+                except ConnectionError:
+                    return  # nobody listens any more
+                finally:
+                    ends.append(answer)
+
+        crowd = [threading.Thread(target=load, args=(seed,)) for seed in range(16)]
+        for one in crowd:
+            one.start()
+        for _ in range(100):
+            assert begun.acquire(timeout=20)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+        for one in crowd:
+            one.join(20)
+        assert engine.has_ended()
+        assert server.left_files() == []
+        for answer in filter(None, ends):
+            head, _, body = answer.partition(b"\r\n\r\n")
+            is_whole = b"data: [DONE]" in body or (b'"finish_reason":' in body and b"text/event-stream" not in head)
+            assert is_whole != (b'"error":{"message":' in body), answer

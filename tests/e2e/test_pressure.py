@@ -50,7 +50,7 @@ def test_prompts_of_every_length_around_the_context(tmp_path: Path) -> None:
 def test_alone_and_among_31_others_the_answers_are_equal(tmp_path: Path, max_num_seqs: str) -> None:
     """BUG-031, BUG-032, BUG-035: in a KV cache that holds two or three of them, so that all the time one must leave."""
     model = str(write_model(tmp_path, default="letters", replies=[], context_length=128))
-    cramped = ("--max-model-len", "128", "--kv-cache-memory", "1280", "--max-num-seqs", max_num_seqs)
+    cramped = ("--max-model-len", "128", "--kv-cache-memory", "15360", "--max-num-seqs", max_num_seqs)
     prompts = [f"prompt {i} " * random.Random(i).randint(1, 5) for i in range(32)]
     with serving(model, *cramped) as server, server.client() as client:
 

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import re
 import secrets
+import threading
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
@@ -57,6 +58,7 @@ class ApiKeys:
         """Raises ``InvalidRequest`` naming the file and the entry that is wrong."""
         self.file = file
         self._fixed = dict(fixed or {})
+        self._reading = threading.Lock()
         self._tenants = self._read()
 
     def tenant_of(self, key: bytes) -> str | None:
@@ -68,13 +70,21 @@ class ApiKeys:
         return self._tenants.get(digest_of(key))
 
     def reload(self) -> None:
-        """Read the file again. One that cannot be used changes nothing and is logged in one line."""
-        try:
-            self._tenants = self._read()
-        except InvalidRequest as error:
-            _log.error("the API keys stay as they were: %s", error.message)
+        """Read the file again, in any thread. One that cannot be used changes nothing and is logged in one line.
+
+        An empty one can be used: it takes every key back, and whoever meant that must not be disappointed.
+        """
+        with self._reading:
+            try:
+                self._tenants = self._read()
+            except InvalidRequest as error:
+                _log.error("the API keys stay as they were: %s", error.message)
+                return
+            n_keys = len(self._tenants)
+        if n_keys:
+            _log.info("%d API keys are valid now", n_keys)
         else:
-            _log.info("%d API keys are valid now", len(self._tenants))
+            _log.warning("no API key is valid now: %s has none, so every request is refused", self.file)
 
     def _read(self) -> dict[bytes, str]:
         entries = [] if self.file is None else _entries(self.file)

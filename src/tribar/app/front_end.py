@@ -154,7 +154,8 @@ class FrontEnd:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         if self._edge.keys is not None:
-            loop.add_signal_handler(signal.SIGHUP, self._edge.keys.reload)
+            reload = functools.partial(loop.run_in_executor, None, self._edge.keys.reload)
+            loop.add_signal_handler(signal.SIGHUP, reload)
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, self._on_signal, signal.SIGHUP)
 

@@ -13,9 +13,11 @@ from enum import Enum, auto
 from typing import Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tribar.app.joined_head import JoinedHead
+from tribar.app.request_head import fault_of
+from tribar.app.until_close import UntilClose
 from tribar.core.errors import InvalidRequest, Overloaded, TribarError
 from tribar.gateway.problem import error_json
 
@@ -78,7 +80,7 @@ class HttpConnection(HttpToolsProtocol):
             self._go_on_without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, InvalidRequest("this is no HTTP/1.1 request that can be understood"))
-        if self._phase is _Phase.HEAD:
+        if self._phase is _Phase.HEAD and not self._is_deaf:
             self._n_head_bytes += len(data)
             if self._n_head_bytes > self._limits.max_head_bytes:
                 message = f"the request line and headers exceed {self._limits.max_head_bytes} bytes"
@@ -96,7 +98,8 @@ class HttpConnection(HttpToolsProtocol):
         closes = any(b"close" in value.lower() for name, value in self.headers if name == b"connection")
         kept = [(name, value) for name, value in self.headers if name not in _HOP_BY_HOP]
         kept += [(b"connection", b"close")] if closes else []
-        head = method + b" " + self.url + b" HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in kept) + b"\r\n"
+        line = b"%b %b HTTP/%b\r\n" % (method, self.url, self.parser.get_http_version().encode())
+        head = line + b"".join(b"%b: %b\r\n" % pair for pair in kept) + b"\r\n"
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(head + rest)
 
@@ -115,11 +118,21 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._is_deaf = True
             return
+        fault = fault_of(self.parser.get_http_version(), self.headers)
+        if fault is not None:
+            self._refuse(*fault)
+            return
         self._enter(_Phase.BODY)
         self._unsent = (0, self._since_s)
+        self.expect_100_continue &= self.parser.get_http_version() != "1.0"  # RFC 9110, section 10.1.1
         super().on_headers_complete()
         self._answer = JoinedHead(self.transport)
         self.cycle.transport = cast("asyncio.Transport", self._answer)  # the answer begins in a later turn of the loop
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401  an ASGI application
+        """The request runs."""
+        is_old = cycle.scope["http_version"] == "1.0"
+        super()._start_asgi_task(cycle, UntilClose(app, cycle) if is_old else app)  # type: ignore[arg-type]
 
     def on_body(self, body: bytes) -> None:
         """Some of the body of the request that runs."""

@@ -39,9 +39,13 @@ PACKED_PER_STORED = 1.15
 KV_BYTES = {
     "native": {"bf16": 2.0, "f32": 4.0, "int8": 1.375},
     "torch": {"bf16": 2.0, "f32": 4.0},
-    "fake": {"f32": 4.0},
+    "fake": {"f32": 8.0},
 }
 """Bytes per number of the KV cache; int8 has three fp32 constants per position and head, of at least 2 x 16 numbers."""
+
+BOOKKEEPING_BYTES = 640
+"""What an engine keeps of a block besides keys and values: its node of the prefix cache above all. A thousandth of the
+block of a small model, but most of a scripted one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,7 @@ def resolve(
     max_num_seqs = engine.max_num_seqs or (min(64, 32 * machine.cores) if on_cpu else 256)
     asked_len = _asked_len(config, model)
     fixed_bytes = _fixed_bytes(engine, model, runner)
-    block_bytes = int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner))
+    block_bytes = _block_bytes(engine, model, runner)
     wanted_len = asked_len or model.context_length
     pool_bytes = _pool_bytes(
         engine,
@@ -175,6 +179,12 @@ def _weights_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
     if model.is_fake:
         return 0
     return int(model.n_parameters * _known(asked, WEIGHT_BYTES[runner], runner, "weights"))
+
+
+def _block_bytes(engine: EngineConfig, model: ModelFacts, runner: str) -> int:
+    """What a block takes in the memory that holds the cache; an accelerator's has none of the bookkeeping."""
+    kept_bytes = BOOKKEEPING_BYTES if engine.device == "cpu" else 0
+    return int(model.kv_numbers_per_block * _kv_number_bytes(engine, runner)) + kept_bytes
 
 
 def _kv_number_bytes(engine: EngineConfig, runner: str) -> float:

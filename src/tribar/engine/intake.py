@@ -84,11 +84,11 @@ class Intake:
         if deadline_s is not None:
             if outlook.end_s > deadline_s:
                 end = _duration(outlook.end_s)
-                message = f"the answer would take about {end}, the request's deadline is {deadline_s:g} s"
+                message = f"the answer would take about {end}, the request's deadline is {_duration(deadline_s)}"
                 self._refuse("deadline", Overloaded, message, outlook.end_s - deadline_s)
         elif max_ttft_s is not None and outlook.ttft_s > max_ttft_s and outlook.wait_s > 0:
             ttft = _duration(outlook.ttft_s)
-            message = f"the first token would take about {ttft}, more than the {max_ttft_s:g} s allowed"
+            message = f"the first token would take about {ttft}, more than the {_duration(max_ttft_s)} allowed"
             self._refuse("max_ttft", Overloaded, message, min(outlook.ttft_s - max_ttft_s, outlook.wait_s))
 
     def _refuse(self, reason: str, error_class: type[TribarError], message: str, retry_after_s: float) -> NoReturn:

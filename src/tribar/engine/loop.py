@@ -1,7 +1,11 @@
-"""The engine's loop: one thread, synchronous, the only caller of scheduler and runner.
+"""The engine's loop: one thread, synchronous, the only caller of the scheduler.
 
 One turn: drain the inbox, expire deadlines, launch steps until ``depth`` are in flight, collect the oldest, commit it,
 send. While there is work a turn never waits for anything but the runner; without work it sleeps in ``poll``.
+
+Who may not enter is told so at once, also during a long step: a call of the runner that took ``LONG_CALL_S`` last time
+is made by a thread beside the loop, which goes on to read its inbox. For the scheduler that is as if the step were one
+of several in flight.
 
 When the runner or the scheduler raises, the state of rows and blocks is unknown, so nothing can go on: every open
 request gets its terminal (``Internal``), and ``run`` raises. The process then exits non-zero and is restarted.
@@ -11,6 +15,8 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -21,11 +27,18 @@ from tribar.engine.grammar.base import Constraint
 from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.sessions import Sessions
+from tribar.engine.step_thread import StepThread
 from tribar.runtime.runner import Runner, StepPlan, Ticket
 from tribar.wire.channel import EngineEndpoint
 from tribar.wire.messages import Abort, Drain, Hello, Output, Submit, ToEngine
 
 _log = logging.getLogger(__name__)
+
+LONG_CALL_S = 0.01
+"""Handing a call to another thread costs about 0.1 ms: little of such a one, much of a short one."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class EngineLoop:
@@ -66,6 +79,8 @@ class EngineLoop:
         self._stop_at_s = math.inf
         self._step_s = 0.0
         self._runner_s = 0.0
+        self._took_s: dict[str, float] = {}
+        self._step_thread = StepThread(endpoint.wake)
 
     def run(self) -> None:
         """Serve until ``stop`` and the drain after it. Raises ``Internal`` when a step fails (see the module)."""
@@ -77,6 +92,7 @@ class EngineLoop:
             self._sessions.fail_all(Internal("the engine failed while it worked on this request", retry_after_s=1.0))
             raise Internal(f"the engine failed: {error}") from error
         finally:
+            self._step_thread.close()
             self._grammars.close()
             self._endpoint.close()
 
@@ -94,14 +110,9 @@ class EngineLoop:
     def _turn(self) -> None:
         timeout_s = self._timeout_s()
         started_s = self._clock()
-        messages = self._endpoint.poll(timeout_s)
-        now_s = self._clock()
+        now_s = self._receive(timeout_s)
         if timeout_s != 0:
             started_s = now_s  # waiting for work is not part of any step
-        if self._stop_at_s < math.inf:
-            self._scheduler.drain()
-        for key, message in messages:
-            self._handle(key, message, now_s)
         self._sessions.deliver(self._ended_by_clock(now_s))
         self._sessions.deliver(self._constrain())
         self._has_worked = self._launch(now_s)
@@ -112,6 +123,16 @@ class EngineLoop:
         if self._has_worked:
             self._step_s += now_s - started_s
         self._report(now_s)
+
+    def _receive(self, timeout_s: float | None = None) -> float:
+        """Handle what comes in, or is there; the time when it did."""
+        messages = self._endpoint.poll(timeout_s)
+        now_s = self._clock()
+        if self._stop_at_s < math.inf:
+            self._scheduler.drain()
+        for key, message in messages:
+            self._handle(key, message, now_s)
+        return now_s
 
     def _timeout_s(self) -> float | None:
         """How long to wait for messages: not at all after work, for ever when idle, else until something is due."""
@@ -186,20 +207,28 @@ class EngineLoop:
         """Fill the pipeline; whether anything was launched."""
         n_before = len(self._in_flight)
         while len(self._in_flight) < self._depth and (plan := self._scheduler.plan(now_s)) is not None:
-            started_s = self._clock()
-            ticket = self._runner.launch(plan)
-            self._runner.sample(ticket, self._scheduler.masks())  # made while the device computes
-            self._runner_s += self._clock() - started_s
+            ticket = self._compute(self._runner.launch, plan)
+            masks = self._scheduler.masks()  # made while the device computes
+            self._compute(self._runner.sample, ticket, masks)
             self._in_flight.append((plan, ticket))
         return len(self._in_flight) > n_before
 
     def _collect(self) -> None:
         plan, ticket = self._in_flight.popleft()
+        result = self._compute(self._runner.collect, ticket)
+        self._sessions.deliver(self._scheduler.commit(plan, result, self._clock()))
+
+    def _compute(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """``call`` of the runner, beside the loop where it was long last time."""
         started_s = self._clock()
-        result = self._runner.collect(ticket)
-        now_s = self._clock()
-        self._runner_s += now_s - started_s
-        self._sessions.deliver(self._scheduler.commit(plan, result, now_s))
+        if self._took_s.get(call.__name__, 0.0) < LONG_CALL_S:
+            result = call(*arguments, **named)
+        else:
+            result = self._step_thread.run(lambda: call(*arguments, **named), self._receive)
+        took_s = self._clock() - started_s
+        self._took_s[call.__name__] = took_s
+        self._runner_s += took_s
+        return result
 
     def _report(self, now_s: float) -> None:
         """Stats, when they are due; a newcomer gets them as well."""

@@ -39,7 +39,7 @@ MAX_PROMPT_SCORES = 2**18
 """Log-probabilities of prompt tokens that one request may ask for, alternatives included."""
 
 OFFLOADED_SCORES = 512
-"""Tokens with log-probabilities beyond which a whole answer is written beside the event loop."""
+"""Tokens with log-probabilities beyond which a whole answer, or a chunk, is written beside the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class _Work(Generic[C]):
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
-                events = writer.chunk(index, delta)
+                events = await _chunk(writer, index, delta)
                 if None not in finishes:
                     last = events
                 elif events:
@@ -192,6 +192,13 @@ class _Work(Generic[C]):
         if not call.shows_prompt:
             prepared.clear()
         return writer, streams
+
+
+async def _chunk(writer: AnswerWriter, index: int, delta: Delta) -> bytes:
+    """The events of ``delta``, written beside the loop where a long prompt was scored."""
+    if len(delta.prompt_logprobs or ()) > OFFLOADED_SCORES:
+        return await asyncio.to_thread(writer.chunk, index, delta)
+    return writer.chunk(index, delta)
 
 
 def _check_choices(n_prompts: int, n: int, limit: int) -> None:

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+SLICE_IDS = 8192
+"""Ids that are looked up in one go. A thread that held on to millions of pieces would let no other thread run while
+it drops them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -31,5 +35,6 @@ class Vocabulary:
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of ``ids``, special tokens included; broken UTF-8 becomes U+FFFD."""
-        text = b"".join(map(self.token, ids)).decode(errors="replace")
+        slices = (ids[start : start + SLICE_IDS] for start in range(0, len(ids), SLICE_IDS))
+        text = b"".join([b"".join(map(self.token, part)) for part in slices]).decode(errors="replace")
         return text.removeprefix(" ") if self.strips_leading_space else text

@@ -19,7 +19,10 @@ LIMITS = ConnectionLimits(max_connections=20, head_s=0.2, stall_s=0.2, linger_s=
 
 @dataclass
 class App:
-    """Reads the body, then answers with it; ``/hold`` waits until its client leaves, ``/refuse`` answers unread."""
+    """Reads the body, then answers with it; ``/hold`` waits until its client leaves, ``/refuse`` answers unread.
+
+    ``/pieces`` is an answer whose length is not known when it begins.
+    """
 
     n_running: int = 0
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -37,6 +40,12 @@ class App:
             while (await receive())["type"] != "http.disconnect":
                 pass
             self.left.set()
+            return
+        if scope["path"] == "/pieces":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"b")]})
+            for piece in (b"one", b"", b"two"):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
             return
         body = body if self.answer is None else self.answer
         headers = [(b"content-length", b"%d" % len(body))]
@@ -168,6 +177,59 @@ async def test_what_is_no_http_is_answered_as_json(sent: bytes) -> None:
     """BUG-041, BUG-084: one shape of error, also before there is a request."""
     async with running() as it:
         error_of(await it.ask(sent), 400)
+
+
+@pytest.mark.parametrize(
+    ("status", "head"),
+    [
+        (400, b"GET / HTTP/1.1"),
+        (400, b"GET / HTTP/1.1\r\nHost: x\r\nHost: y"),
+        (400, b"GET / HTTP/1.1\r\nHost: x/y"),
+        (400, b"GET / HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade"),
+        (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked"),
+        (501, b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked"),
+        (501, b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+        (505, b"GET / HTTP/2.0\r\nHost: x"),
+        (505, b"GET /"),
+    ],
+)
+async def test_a_head_that_is_no_sound_http_1_1_is_refused_once(status: int, head: bytes) -> None:
+    """RFC 9112, sections 2.3, 3.2 and 6.1. What follows is neither run nor answered."""
+    async with running() as it:
+        answer = await it.ask(head + b"\r\n\r\n0\r\n\r\n" + GET)
+        error_of(answer, status)
+        assert answer.count(b"content-length: ") == 1
+
+
+async def test_a_chunked_body_and_a_host_with_a_port_pass() -> None:
+    async with running() as it:
+        head = b"POST / HTTP/1.1\r\nHost: [::1]:8000\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n"
+        assert (await it.ask(head + b"2\r\nab\r\n0\r\n\r\n")).endswith(b"\r\n\r\nab")
+
+
+@pytest.mark.parametrize("host", [b"", b"Host: x\r\n"])
+@pytest.mark.parametrize(
+    ("path", "ends"), [(b"/pieces", b"x-a: b\r\nconnection: close\r\n\r\nonetwo"), (b"/", b"\r\n\r\n{}")]
+)
+async def test_an_answer_to_http_1_0_is_not_chunked(path: bytes, ends: bytes, host: bytes) -> None:
+    """RFC 9112, section 6.1. It ends with the connection, whatever the client would like."""
+    async with running() as it:
+        head = b"POST " + path + b" HTTP/1.0\r\n" + host + b"Connection: keep-alive\r\nExpect: 100-continue\r\n"
+        answer = await it.ask(head + b"Content-Length: 2\r\n\r\n{}")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"transfer-encoding" not in answer
+        assert answer.endswith(ends)
+
+
+async def test_an_answer_to_http_1_0_head_has_no_body() -> None:
+    async with running() as it:
+        assert (await it.ask(b"HEAD /pieces HTTP/1.0\r\n\r\n")).endswith(b"connection: close\r\n\r\n")
+
+
+async def test_chunks_stay_for_http_1_1() -> None:
+    async with running() as it:
+        answer = await it.ask(b"GET /pieces HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert answer.endswith(b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("offer", ["websocket", "h2c"])

@@ -2,11 +2,13 @@
 
 import hashlib
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from tribar.app.api_keys import ApiKeys, digest_of, entry_for, keys_from, new_key
+from tribar.app.files import MAX_FILE_BYTES
 from tribar.core.errors import InvalidRequest
 
 KEY = "secret-key-0123456789"
@@ -71,6 +73,37 @@ def test_a_broken_file(tmp_path: Path, text: str, message: str) -> None:
 def test_an_absent_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         ApiKeys(tmp_path / "absent.toml")
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer would hold up whoever opens it, a device never ends."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(InvalidRequest, match=f"{path}: not a regular file"):
+            ApiKeys(path)
+    with pytest.raises(InvalidRequest, match="Is a directory"):
+        ApiKeys(tmp_path)
+    (tmp_path / "large").write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(InvalidRequest, match=f"larger than {MAX_FILE_BYTES} bytes"):
+        ApiKeys(tmp_path / "large")
+
+
+def test_emptying_the_file_takes_every_key_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keys = keys_in(tmp_path, entry_for(KEY, "a"))
+    (tmp_path / "keys.toml").write_text("")
+    keys.reload()
+    assert keys.tenant_of(KEY.encode()) is None
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "every request is refused" in record.message
+
+
+def test_a_pipe_in_the_place_of_the_file_changes_nothing(tmp_path: Path) -> None:
+    keys = keys_in(tmp_path, entry_for(KEY, "a"))
+    (tmp_path / "keys.toml").unlink()
+    os.mkfifo(tmp_path / "keys.toml")
+    keys.reload()
+    assert keys.tenant_of(KEY.encode()) == "a"
 
 
 def test_reading_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

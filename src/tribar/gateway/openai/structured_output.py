@@ -10,6 +10,7 @@ from msgspec import Meta
 from tribar.core.errors import InvalidRequest
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.gateway.openai.fields import STRUCTURED_FIELDS, refuse_unsupported
+from tribar.gateway.openai.reading.exact_integers import refuse_inexact
 from tribar.gateway.openai.structs import with_fields
 
 MAX_CHOICES = 1024
@@ -114,9 +115,13 @@ def _response_format(value: ResponseFormat | None) -> Grammar | None:
 
 
 def json_grammar(schema: dict[str, Any] | bool | str | None, param: str) -> Grammar | None:
-    """JSON that follows ``schema``, which may be written as a string; None for None."""
+    """JSON that follows ``schema``, which may be written as a string; None for None.
+
+    Raises ``Unsupported`` for integers that cannot be followed exactly.
+    """
     if schema is None:
         return None
+    refuse_inexact(schema, param)
     source = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     return Grammar(GrammarKind.JSON_SCHEMA, source, param)
 

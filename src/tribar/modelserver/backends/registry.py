@@ -54,7 +54,8 @@ class BackendRegistry(Mapping[str, Backend]):
             module, attribute = _BUILT_IN[name]
             found: MakeBackend = getattr(import_module(module), attribute)
         except ImportError as error:
+            extras = "models,torch" if name == "pytorch" else "models"
             raise Unsupported(
-                f"backend '{name}' cannot be imported ({error}); install what it needs (pip install 'tribar[models]')"
+                f"backend '{name}' cannot be imported ({error}); install what it needs (pip install 'tribar[{extras}]')"
             ) from error
         return found

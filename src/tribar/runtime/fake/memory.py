@@ -15,8 +15,6 @@ Fingerprints = npt.NDArray[np.uint64]
 As with real keys and values, equal tokens behind different prefixes differ.
 """
 
-EMPTY = np.uint64(0)
-
 
 class FakeMemory:
     """Blocks of fingerprints. Raises ``Internal`` on every write that would hurt somebody else.
@@ -27,7 +25,7 @@ class FakeMemory:
 
     def __init__(self, n_blocks: int, block_size: int) -> None:
         self.block_size = block_size
-        self._slots = np.full((n_blocks, block_size), EMPTY, dtype=np.uint64)
+        self._slots = np.zeros((n_blocks, block_size), dtype=np.uint64)  # the system gives memory when it is written
         self._n_holders = np.zeros(n_blocks, dtype=np.int32)
         self._n_pins = np.zeros(n_blocks, dtype=np.int32)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tribar.core.errors import Internal
 from tribar.core.sampling.reference import Mask, sample_row, token_logprobs
-from tribar.runtime.fake.memory import EMPTY, FakeMemory, Fingerprints, has_duplicates
+from tribar.runtime.fake.memory import FakeMemory, Fingerprints, has_duplicates
 from tribar.runtime.fake.script import Script, forcing_logits, pattern_logits
 from tribar.runtime.runner import AddRow, Int32s, RowResult
 
@@ -41,7 +41,7 @@ class FakeRow:
         self._max_len = max_len
         # With two steps in flight a full row may draw one token more, which the engine throws away.
         self._ids: Int32s = np.zeros(max_len + 1, dtype=np.int32)
-        self._fingerprints: Fingerprints = np.full(max_len + 1, EMPTY, dtype=np.uint64)
+        self._fingerprints: Fingerprints = np.zeros(max_len + 1, dtype=np.uint64)
         for token_id in ids.tolist():
             self.append(token_id)
 

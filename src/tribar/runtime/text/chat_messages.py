@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
+import msgspec
 
 from tribar.core.errors import InvalidRequest
 
@@ -65,8 +65,8 @@ def _tool_call(call: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _arguments(arguments: object, where: str) -> dict[str, Any]:
     if isinstance(arguments, str) and arguments.strip():
         try:
-            arguments = orjson.loads(arguments)
-        except orjson.JSONDecodeError as error:
+            arguments = msgspec.json.decode(arguments)  # unlike orjson it keeps integers of more than 64 bits
+        except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidRequest(f"{where} is not valid JSON: {error}", param=where) from error
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}

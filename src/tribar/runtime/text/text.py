@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from tribar.core.errors import BadModelFile, InvalidRequest
+from tribar.core.errors import BadModelFile, InvalidRequest, TooLarge
 from tribar.core.requests import ChatPrompt, IdsPrompt, Prompt, TextPrompt
 from tribar.runtime.formats import open_weights
 from tribar.runtime.text.chat_template import ChatTemplate
@@ -16,6 +16,9 @@ from tribar.runtime.text.gguf_tokenizer import tokenizer_from_gguf
 from tribar.runtime.text.gguf_vocabulary import Vocabulary, read_vocabulary
 from tribar.runtime.text.hf_tokenizer import named_tokens, tokenizer_from_json
 from tribar.runtime.text.tokenizer import Tokenizer
+
+MAX_CUT_CHARACTERS = 2**20
+"""The longest text that is encoded to keep some tokens at its end: a second or two of one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,9 @@ class Text:
         """The ids the model sees: at least one. Raises ``InvalidRequest``.
 
         ``max_tokens``: what cannot be so short is refused without the work of encoding it; what is encoded may still
-        be longer.
+        be longer. Without it the caller keeps the end of any prompt, which has to be encoded from its start, since no
+        rule of all tokenizers says where in a text their ids begin anew. So that has a limit: ``TooLarge`` past
+        ``MAX_CUT_CHARACTERS``.
 
         A chat whose text has no control strings gets the ids that Hugging Face's tokenizer gives the rendered text;
         control strings that callers typed stay ordinary characters. Where the tokenizer's convention is to begin
@@ -50,8 +55,11 @@ class Text:
         return tuple(ids)
 
     def _refuse_longer(self, text: str, max_tokens: int | None, param: str) -> None:
+        if max_tokens is None:
+            _refuse_cutting(text, param)
+            return
         least = self.tokenizer.least_tokens(text)
-        if max_tokens is not None and least > max_tokens:
+        if least > max_tokens:
             raise InvalidRequest(
                 f"the prompt has {len(text)} characters, so at least {least} tokens; at most {max_tokens} can be used: "
                 "shorten the prompt",
@@ -75,6 +83,16 @@ class Text:
         if begins_with_bos and tokenizer.bos_id is not None and ids[:1] != [tokenizer.bos_id]:
             ids.insert(0, tokenizer.bos_id)
         return ids
+
+
+def _refuse_cutting(text: str, param: str) -> None:
+    if len(text) > MAX_CUT_CHARACTERS:
+        raise TooLarge(
+            f"the prompt has {len(text)} characters; at most {MAX_CUT_CHARACTERS} are tokenised to keep their end: "
+            "send the end of the text",
+            param=param,
+            code="context_length_exceeded",
+        )
 
 
 def load_text(path: Path) -> Text:

@@ -1,5 +1,6 @@
 """The block pool against a set of owned blocks (BUG-025)."""
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -34,6 +35,20 @@ def test_random_use_keeps_every_block_accounted_for(rng: Random) -> None:
             del owned[:n]
         pool.check(owned)
         assert pool.n_free + len(owned) == pool.n_usable == 19
+
+
+def test_a_huge_pool_costs_nothing_before_it_is_used() -> None:
+    tracemalloc.start()
+    try:
+        pool = BlockPool(2**22)
+        assert pool.allocate(3) == [1, 2, 3]
+        pool.free([BlockId(2), BlockId(1)])
+        assert pool.allocate(3) == [1, 2, 4]
+        assert pool.n_free == 2**22 - 5
+        n_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert n_bytes < 1.01 * 2**22, "a mark of a byte for each block, and nothing else"
 
 
 def test_double_free_is_refused() -> None:

@@ -148,3 +148,9 @@ def test_the_gateway_does_not_load_llguidance() -> None:
     """Grammars are the engine's work."""
     code = "import sys, tribar.gateway.app, tribar.engine.client; assert 'llguidance' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("form", [{"guided_json": {"const": 10**30}}, {"guided_json": f'{{"const": {10**30}}}'}])
+def test_a_schema_whose_integer_would_be_changed_is_refused(form: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported, match=f"guided_json: the schema has the integer {10**30}, which cannot be kept"):
+        completion(**form)

@@ -24,6 +24,7 @@ def assistant(**keys: Any) -> dict[str, Any]:
         (None, {}),
         ("{}", {}),
         ({"a": 1}, {"a": 1}),
+        (f'{{"a": {10**30 + 1}}}', {"a": 10**30 + 1}),
     ],
 )
 def test_arguments_become_the_object_that_templates_expect(arguments: Any, expected: dict[str, Any]) -> None:
@@ -33,7 +34,9 @@ def test_arguments_become_the_object_that_templates_expect(arguments: Any, expec
     assert message["content"] == ""
 
 
-@pytest.mark.parametrize("arguments", ["{bad", '{"a":1', "[1]", "3", '"x"', [1], 3, '{"a": NaN}', "[" * 5000])
+@pytest.mark.parametrize(
+    "arguments", ["{bad", '{"a":1', "[1]", "3", '"x"', [1], 3, '{"a": NaN}', "[" * 5000, '{"a": %s}' % ("1" * 5000)]
+)
 def test_bad_arguments_are_refused_by_name(arguments: Any) -> None:
     """BUG-047."""
     with pytest.raises(InvalidRequest) as caught:

@@ -16,9 +16,9 @@ from tests.unit.runtime.text.vocabularies import (
     sentencepiece_backend,
 )
 
-from tribar.core.errors import BadModelFile, InvalidRequest
+from tribar.core.errors import BadModelFile, InvalidRequest, TooLarge
 from tribar.core.requests import ChatPrompt, IdsPrompt, TextPrompt
-from tribar.runtime.text.text import Text, load_text, text_from_gguf
+from tribar.runtime.text.text import MAX_CUT_CHARACTERS, Text, load_text, text_from_gguf
 from tribar.runtime.text.tokenizer import Tokenizer
 
 TOOLS_TEMPLATE = (
@@ -296,6 +296,20 @@ def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch: pytest.Mon
             BYTE_LEVEL.encode_prompt(prompt, max_tokens=100)
         assert caught.value.code == "context_length_exceeded"
         assert caught.value.param == ("messages" if isinstance(prompt, ChatPrompt) else "prompt")
+
+
+def test_what_is_to_be_cut_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes would hold a thread for many seconds, to keep a token of them."""
+    monkeypatch.setattr(Tokenizer, "encode", None)
+    monkeypatch.setattr(Tokenizer, "encode_control", None)
+    too_long = "x" * (MAX_CUT_CHARACTERS + 1)
+    for prompt, param in (
+        (TextPrompt(too_long), "prompt"),
+        (ChatPrompt([{"role": "user", "content": too_long}]), "messages"),
+    ):
+        with pytest.raises(TooLarge, match="at most 1048576 are tokenised to keep their end") as refused:
+            BYTE_LEVEL.encode_prompt(prompt)
+        assert (refused.value.param, refused.value.code) == (param, "context_length_exceeded")
 
 
 def test_what_may_fit_is_encoded() -> None:

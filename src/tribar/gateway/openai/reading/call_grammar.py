@@ -14,6 +14,7 @@ import msgspec
 
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.core.requests import Grammar, GrammarKind
+from tribar.gateway.openai.reading.exact_integers import refuse_inexact
 from tribar.gateway.openai.reading.formats import ToolFormat, quoted
 
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -69,6 +70,7 @@ def _calls(tool_format: ToolFormat, functions: Sequence[ToolFunction], is_single
     repeated = "" if is_single else f" ({quoted(tool_format.separator)} call)*"
     rules = [f"calls: call{repeated}", "call: " + " | ".join(f"function_{i}" for i in range(len(functions)))]
     for i, function in enumerate(functions):
+        refuse_inexact(function.schema, "tools")
         arguments = {**function.schema, "x-guidance": {"lenient": not function.is_strict}}
         rules.append(f"function_{i}: head_{i} arguments_{i} {quoted('}' + tool_format.after)}")
         rules.append(f"arguments_{i}: {_json(arguments)}")

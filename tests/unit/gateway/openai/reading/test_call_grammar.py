@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from tests.unit.gateway.openai.reading.folding import cuts, parse
 
+from tribar.core.errors import Unsupported
 from tribar.core.requests import Grammar, GrammarKind
 from tribar.gateway.openai.reading.call_grammar import ToolFunction, call_grammar, calls_or_answer
 from tribar.gateway.openai.reading.choice_reader import Reading
@@ -225,3 +226,9 @@ def test_an_answer_of_json_streams() -> None:
     assert parser.push('{"na') == []
     assert parser.push('vy": "') == [Content('{"navy": "')]
     assert parser.push("blue") == [Content("blue")]
+
+
+def test_a_tool_whose_integer_would_be_changed_is_refused() -> None:
+    function = ToolFunction("f", {"type": "object", "properties": {"a": {"const": 10**30}}}, is_strict=False)
+    with pytest.raises(Unsupported, match=f"^tools: the schema has the integer {10**30}, which cannot be kept"):
+        call_grammar(TOOL_FORMATS["hermes"], [function], is_single=True)
