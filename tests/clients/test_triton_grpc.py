@@ -105,8 +105,8 @@ def test_a_stream(triton: TritonServer) -> None:
         for index in range(4):
             model = "simple" if index != 2 else "wrong_model_name"
             client.async_stream_infer(model, inputs_of(triton_grpc, LEFT, RIGHT, "INT32"), request_id=str(index))
-        results = []
-        errors = []
+        results: list[Any] = []
+        errors: list[Any] = []
         for _ in range(4):
             result, error = answers._got.get(timeout=GIVE_UP_S)
             (results if error is None else errors).append(result or error)

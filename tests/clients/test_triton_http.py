@@ -38,7 +38,9 @@ def test_infer(triton: TritonServer, sent: str | None, received: str | None) -> 
                 response_compression_algorithm=received,
             )
             assert_sum_and_difference(result)
-        assert [row["name"] for row in client.get_inference_statistics(model_name="simple")["model_stats"]] == ["simple"]
+        assert [row["name"] for row in client.get_inference_statistics(model_name="simple")["model_stats"]] == [
+            "simple"
+        ]
         with pytest.raises(InferenceServerException) as refused:
             client.infer("wrong_model_name", inputs)
         assert refused.value.message().startswith("Request for unknown model")

@@ -95,7 +95,9 @@ def write_triton_models(directory: Path) -> Path:
     identity = (REPOSITORY / "simple_identity/1/model.py").read_text()
     _write(directory / "custom_identity_int32", IDENTITY_CONFIG, identity)
     simple = REPOSITORY / "simple"
-    config = (simple / "config.pbtxt").read_text().replace("TYPE_INT32", "TYPE_INT8").replace('"simple"', '"simple_int8"')
+    config = (
+        (simple / "config.pbtxt").read_text().replace("TYPE_INT32", "TYPE_INT8").replace('"simple"', '"simple_int8"')
+    )
     _write(directory / "simple_int8", config, (simple / "1/model.py").read_text())
     return directory
 

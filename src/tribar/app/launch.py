@@ -92,6 +92,7 @@ def _make_models(
 ) -> Callable[[CollectorRegistry], Models] | None:
     if not config.modelserver.model_repository:
         return None
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # workers are forked to become another program at once
     try:
         from tribar.app.hosted_models import HostedModels
     except ModuleNotFoundError as error:
