@@ -41,7 +41,7 @@ DECOUPLED: Final = f'backend: "python"{TENSORS}model_transaction_policy {{ decou
 
 
 def changing_config(n_change: int) -> str:
-    """Another number of instances, another batcher and other parameters with every change; now and then a broken one."""
+    """Other instances, another batcher and other parameters with every change; now and then a broken one."""
     if n_change % 7 == 6:
         return 'backend: "python"\nmax_batch_size: -3\n'
     batching = f"dynamic_batching {{ max_queue_delay_microseconds: {n_change % 5 * 100} }}" if n_change % 2 else ""
