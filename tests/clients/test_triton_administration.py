@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
-from tests.clients.triton_models import NAMES, write_triton_models
-from tests.clients.triton_rig import LEFT, RIGHT, TritonServer, assert_sum_and_difference, inputs_of
+from tests.clients.triton_models import NAMES
+from tests.clients.triton_rig import (
+    LEFT,
+    RIGHT,
+    TritonServer,
+    assert_sum_and_difference,
+    inputs_of,
+    serving_triton_models,
+)
 from tests.differential.repository_facts import REPOSITORY
-from tests.e2e.server_process import serving
 from tritonclient.utils import InferenceServerException
 
 both = pytest.mark.parametrize("module", [triton_http, triton_grpc], ids=["http", "grpc"])
@@ -49,11 +55,8 @@ def test_health_and_metadata(triton: TritonServer, module: Any) -> None:
 @pytest.fixture
 def controlled(tmp_path: Path) -> Iterator[TritonServer]:
     """A server with nothing loaded: these tests change what is."""
-    repository = write_triton_models(tmp_path / "models")
-    flags = ("--model-control-mode", "explicit", "--grpc-port", "0", "--model-repository", str(repository))
-    with serving(*flags) as server:
-        address = server.wait_for_line(r"gRPC +(127\.0\.0\.1:\d+)")[1]
-        yield TritonServer(server, server.url.removeprefix("http://"), address)
+    with serving_triton_models(tmp_path, loaded=()) as server:
+        yield server
 
 
 def max_batch_size(client: Any) -> int:

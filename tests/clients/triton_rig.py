@@ -1,6 +1,6 @@
 """A server with the models of Triton's example programs, and what the tests of its client library share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +33,10 @@ class TritonServer:
 
 
 @contextmanager
-def serving_triton_models(directory: Path, *flags: str) -> Iterator[TritonServer]:
-    """``tribar serve`` with every model of the example programs loaded, under explicit control."""
+def serving_triton_models(directory: Path, *flags: str, loaded: Sequence[str] = NAMES) -> Iterator[TritonServer]:
+    """``tribar serve`` with models of the example programs loaded, under explicit control."""
     repository = write_triton_models(directory)
-    control = ("--model-control-mode", "explicit", *(flag for name in NAMES for flag in ("--load-model", name)))
+    control = ("--model-control-mode", "explicit", *(flag for name in loaded for flag in ("--load-model", name)))
     with serving("--model-repository", str(repository), "--grpc-port", "0", *control, *flags) as server:
         grpc = server.wait_for_line(r"gRPC +(127\.0\.0\.1:\d+)")[1]
         yield TritonServer(server, server.url.removeprefix("http://"), grpc)
