@@ -25,6 +25,7 @@ NAMES = (
     "gateway_overhead",
     "overload",
     "dynamic_batching",
+    "identity",
     "onnx_backend",
 )
 

@@ -6,7 +6,7 @@ offered ``--blocking`` streams at the same pace, and where a server falls behind
 
 Three servers, each for ``--seconds`` and about 6 s to start and read the figures: a minute and a half by default.
 
-    python -m benchmarks active_streams [--streams 500] [--tokens-per-s 20] [--seconds 20] [--blocking 1000]
+    python -m benchmarks active_streams [--streams 500] [--tokens-per-s 20] [--seconds 18] [--blocking 1000]
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--tokens-per-s", type=float, default=20.0, help="of each stream")
-    parser.add_argument("--seconds", type=float, default=20.0, help=f"of each server, at most {MAX_SECONDS:g}")
+    parser.add_argument("--seconds", type=float, default=18.0, help=f"of each server, at most {MAX_SECONDS:g}")
     parser.add_argument("--blocking", type=int, default=1000, help="streams of the contrast; 0: leave it out")
     options = parser.parse_args()
     if options.seconds > MAX_SECONDS:

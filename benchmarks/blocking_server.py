@@ -81,6 +81,9 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = BACKLOG
     daemon_threads = True
 
+    def handle_error(self, *_: object) -> None:
+        """Clients that hang up at the end of the run are no news."""
+
 
 def main() -> None:
     """Serve until killed."""

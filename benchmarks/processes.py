@@ -32,6 +32,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """The process and all its descendants."""
+    return [pid, *(found for child in children(pid) for found in family(child))]
+
+
 def pin(pid: int, core: int) -> None:
     """Let every thread of a process use one core only."""
     for thread in Path(f"/proc/{pid}/task").iterdir():

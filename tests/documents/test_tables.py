@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.documents import code_tables, model_tables
 from tests.documents.code_tables import Row
+from tests.differential.differences import DIFFERENCES
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
@@ -14,6 +15,7 @@ from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
+MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
 MODELS = ("docs/models.md", "docs/models.zh-CN.md")
 
 
@@ -81,6 +83,14 @@ def test_limits(document: str) -> None:
 def test_english_descriptions_are_those_of_the_code() -> None:
     for expected in (code_tables.setting_rows(), code_tables.metric_rows()):
         assert table_with(read(SERVING[0]), expected[0][0]) == expected, shown(expected)
+
+
+@pytest.mark.parametrize("document", MODEL_SERVER)
+def test_differences_from_triton(document: str) -> None:
+    rows = [(rule.ours, rule.tritons, rule.why) for rule in DIFFERENCES]
+    found = tables(read(document))[-1]
+    assert len(found) == len(rows)
+    assert found == rows or document.endswith(".zh-CN.md")
 
 
 @pytest.mark.parametrize("document", MODELS)

@@ -65,8 +65,6 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """See ``asyncio.Protocol``."""
         super().connection_made(transport)
-        # Writing goes on only once the kernel has taken all: what is generated meanwhile becomes one larger event.
-        transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._limits.max_connections:
             self._refuse(503, Overloaded(f"{self._limits.max_connections} connections are open", retry_after_s=1))
 
@@ -148,7 +146,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The answer has been handed over to be written."""
-        self._answer.flush()
+        self._answer.end()
         self._since_s = time.monotonic()
         # Nothing else of uvicorn's: no request waits behind this one, and idle connections are left to ``sweep``, which
         # spares each request a timer.

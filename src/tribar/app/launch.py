@@ -31,7 +31,7 @@ from tribar.runtime.sources import DEFAULT_MODEL
 from tribar.telemetry.logs import LogFormat, configure_logging
 
 _LIBRARY_SETTINGS: Final = {
-    # Workers are forked to become another program at once; gRPC's handlers would only have them crash before.
+    # Workers are new programs: gRPC would only warn of each, or have it crash between fork and exec.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     # onnxruntime sends statistics of its use to its maker and leaves a file in the directory for temporary ones.
     "ORT_DISABLE_TELEMETRY": "1",

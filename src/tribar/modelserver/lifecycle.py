@@ -147,7 +147,9 @@ class ModelLifecycle:
                 served.seen = await self._loader.fingerprint(served.name)
                 raise self._refused(served, error, parameters) from error
             try:
-                await self._load_from(served, source, (*chain, served.name))
+                if parameters or not served.keeps_override(source.fingerprint):
+                    await self._load_from(served, source, (*chain, served.name))
+                    served.is_overridden = bool(parameters)
             finally:
                 await self._loader.release(source)
 

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from tribar.modelserver.model_config import (
     read_labels,
     signature_of,
     validate,
+    validate_written,
     versions_served,
 )
 from tribar.modelserver.model_config.inspection import CONFIG_FILE
@@ -86,6 +88,16 @@ class Source:
         shared = frozenset(stamp for stamp in self.fingerprint.shared if stamp[0] != CONFIG_FILE)
         files = shared | self.fingerprint.versions.get(version, frozenset())
         return Identity(self.config.SerializeToString(deterministic=True), files)
+
+    @contextmanager
+    def positions(self) -> Iterator[None]:
+        """Complaints about the configuration get the place in its file, if it has one."""
+        try:
+            yield
+        except (InvalidRequest, Unsupported) as error:
+            if self.config_text:
+                raise positioned(error, self.config_text, file=CONFIG_FILE) from error
+            raise
 
     def hold(self) -> None:
         """One more user."""
@@ -198,12 +210,8 @@ class ModelLoader:
         return source
 
     def _plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
-        try:
+        with source.positions():
             return self._complete_plan(source, version, control)
-        except (InvalidRequest, Unsupported) as error:
-            if source.config_text:
-                raise positioned(error, source.config_text, file=CONFIG_FILE) from error
-            raise
 
     def _complete_plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         name, folder = source.folder.name, source.folder.path
@@ -238,9 +246,6 @@ def _fill(source: Source, overrides: Overrides) -> None:
     elif path.is_file():
         source.config_text = path.read_bytes()
         source.config = parse_config(source.config_text, file=f"{source.folder.name}/{CONFIG_FILE}")
-    if source.config.name and source.config.name != source.folder.name:
-        raise InvalidRequest(
-            f"unexpected directory name '{source.folder.name}' for model '{source.config.name}', "
-            "directory name must equal model name",
-            param="name",
-        )
+    source.config.name = source.config.name or source.folder.name
+    with source.positions():
+        validate_written(source.config, name=source.folder.name)

@@ -16,6 +16,7 @@ from tribar.modelserver.backends.base import Backend
 from tribar.modelserver.explicit_control import ExplicitControl
 from tribar.modelserver.lifecycle import ModelLifecycle
 from tribar.modelserver.loading import ModelLoader, OpenScheduler
+from tribar.modelserver.model import Model
 from tribar.modelserver.outlets import FutureOutlet, StreamOutlet
 from tribar.modelserver.repository.control import ALL_MODELS, Control, ControlMode
 from tribar.modelserver.repository.folders import ModelFolders
@@ -136,17 +137,19 @@ class ModelService:
             cancel()
             raise
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """As ``Service``."""
         model = self._lifecycle.find(request.model_name, request.model_version)
+        return self._stream(model, model.check(request))
 
+    async def _stream(self, model: Model, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         def failed(error: TribarError) -> InferResponse:
             return InferResponse(
                 model_name=model.name, model_version=model.version, id=request.id, is_final=False, error=error
             )
 
         outlet = StreamOutlet(model.restored, make_failed=failed)
-        cancel = model.scheduler.submit(model.check(request), outlet)
+        cancel = model.scheduler.submit(request, outlet)
         timer = None if request.deadline_s is None else self._set_deadline(request.deadline_s, outlet, None)
         try:
             is_final = False

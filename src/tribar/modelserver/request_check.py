@@ -111,14 +111,14 @@ class RequestCheck:
             if name not in self._outputs:
                 text = f"unexpected inference output '{name}' for model '{self._model}'"
                 raise InvalidRequest(text, param=name)
-        return request if outputs else replace(request, outputs=None)
+        return request if outputs else request._replace(outputs=None)
 
     def _reshaped(self, request: InferRequest) -> InferRequest:
         inputs: list[Tensor] = []
         for tensor in request.inputs:
             reshaping = self._inputs[tensor.name].reshaping
             inputs.append(tensor if reshaping is None else reshaping.apply(tensor))
-        return replace(request, inputs=inputs)
+        return request._replace(inputs=inputs)
 
     def _missing_inputs(self, request: InferRequest, missing: list[str]) -> InvalidRequest:
         n_all, n_required = len(self._inputs), len(self._required)

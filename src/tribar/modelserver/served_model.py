@@ -36,7 +36,8 @@ class ServedModel:
     """Owned by the lifecycle, which changes it under ``lock``; requests only look versions up.
 
     ``is_wanted``: somebody asked for it and nobody unloaded it since. ``is_whole``: its last first load (not a reload,
-    behind which the older version serves) brought all versions up. ``seen`` is what the last load found on disk.
+    behind which the older version serves) brought all versions up. ``is_overridden``: its last load that succeeded came
+    with a configuration of its own. ``seen`` is what the last load found on disk.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,6 +46,7 @@ class ServedModel:
         self.n_waiting = 0
         self.is_wanted = False
         self.is_whole = False
+        self.is_overridden = False
         self.seen: Fingerprint | None = None
         self.draining: set[asyncio.Task[None]] = set()
         self._versions: dict[str, Model] = {}
@@ -61,6 +63,10 @@ class ServedModel:
     def is_ready(self) -> bool:
         """Whether it serves what was asked for, if it was."""
         return not self.is_wanted or (self.is_whole and self._latest is not None)
+
+    def keeps_override(self, found: Fingerprint) -> bool:
+        """Whether a load without parameters leaves everything as a load with them made it: while files are the same."""
+        return self.is_overridden and self.is_wanted and self.is_ready and self.seen == found
 
     @property
     def is_unknown(self) -> bool:

@@ -71,9 +71,9 @@ class Service(Protocol):
         ...
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """All responses, of decoupled models, too. The last has ``is_final``; closing early cancels. Raises alike.
+        """All responses, of decoupled models, too. The last has ``is_final``; closing early cancels.
 
-        A response with ``error`` failed, but others follow.
+        A response with ``error`` failed, but others follow. Raises alike, what is wrong with the request at once.
         """
         ...
 

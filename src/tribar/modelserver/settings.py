@@ -1,7 +1,7 @@
 """The server's trace and log settings (Triton's trace and logging extensions): what is set, and what can be."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tribar.core.errors import InvalidRequest, Unsupported
@@ -30,12 +30,10 @@ _LOG_DEFAULTS: Final[Mapping[str, LogValue]] = {
     "log_format": "default",
 }
 _LOG_FORMATS: Final = ("default", "ISO8601")
-LOG_KINDS: Final[Mapping[str, type[LogValue]]] = {name: type(value) for name, value in _LOG_DEFAULTS.items()}
-"""What each log setting is."""
 
 
 class ServerSettings:
-    """Settings that clients read and change. As in Triton, unknown names and trace levels are passed over."""
+    """Settings that clients read and change. Names and trace levels that do not exist are refused."""
 
     def __init__(self) -> None:
         self._trace: dict[str, TraceValue] = {}
@@ -51,7 +49,7 @@ class ServerSettings:
 
         Raises ``InvalidRequest`` naming the setting, ``Unsupported`` for the file.
         """
-        checked = {name: _trace_value(name, value) for name, value in changes.items() if name in _TRACE_DEFAULTS}
+        checked = {name: _trace_value(name, value) for name, value in changes.items()}
         settings = self._trace_of_model.setdefault(model, {}) if model else self._trace
         for name, value in checked.items():
             if value is None:
@@ -68,23 +66,26 @@ class ServerSettings:
 
     def update_log(self, changes: Mapping[str, LogValue]) -> dict[str, LogValue]:
         """As ``update_trace``, but for the log; there is nothing behind a setting here."""
-        known = {name: value for name, value in changes.items() if name in _LOG_DEFAULTS}
-        for name, value in known.items():
+        for name, value in changes.items():
             _check_log_value(name, value)
-        self._log |= known
+        self._log |= changes
         return self.log()
 
 
 def _trace_value(name: str, value: TraceValue | None) -> TraceValue | None:
     """As it is kept. Raises as ``update_trace``."""
+    if name not in _TRACE_DEFAULTS:
+        raise _unknown("trace setting", name, _TRACE_DEFAULTS)
     if name == "trace_file":
         raise Unsupported("trace file location can not be updated through network protocol")
     if value is None:
         return None
     if name == "trace_level":
         levels = [value] if isinstance(value, str) else value
-        known = [level for level in levels if level in _TRACE_LEVELS and level != "OFF"]
-        return known or ["OFF"]
+        for level in levels:
+            if level not in _TRACE_LEVELS:
+                raise _unknown(name, level, _TRACE_LEVELS)
+        return [level for level in levels if level != "OFF"] or ["OFF"]
     text = value if isinstance(value, str) else "".join(value[:1])
     if name in _TRACE_NUMBERS:
         low, high = _TRACE_NUMBERS[name]
@@ -95,7 +96,7 @@ def _trace_value(name: str, value: TraceValue | None) -> TraceValue | None:
 
 
 def _check_log_value(name: str, value: LogValue) -> None:
-    kind = LOG_KINDS[name]
+    kind = log_kind(name)
     if type(value) is not kind:
         word = {bool: "boolean", int: "unsigned integer", str: "string"}[kind]
         raise InvalidRequest(f"expect {word} for '{name}'", param=name)
@@ -105,3 +106,14 @@ def _check_log_value(name: str, value: LogValue) -> None:
         raise InvalidRequest(f"invalid log_format {str(value)[:100]!r}: not {' or '.join(_LOG_FORMATS)}", param=name)
     if name == "log_verbose_level" and not 0 <= int(value) < 2**32:
         raise InvalidRequest(f"log_verbose_level has to be 0 to {2**32 - 1}", param=name)
+
+
+def log_kind(name: str) -> type[LogValue]:
+    """What the values of a log setting are. Raises ``InvalidRequest`` where there is no such setting."""
+    if name not in _LOG_DEFAULTS:
+        raise _unknown("log setting", name, _LOG_DEFAULTS)
+    return type(_LOG_DEFAULTS[name])
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidRequest:
+    return InvalidRequest(f"unknown {what} {name[:100]!r}; there are {', '.join(known)}", param=name[:100])

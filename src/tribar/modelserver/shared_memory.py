@@ -12,6 +12,7 @@ import stat
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -22,6 +23,9 @@ RESERVED_KEYS = ("triton_python_backend_shm_region", "tribar", "sem.")
 """How the names of segments begin that belong to servers or to the C library, which no caller may read or write."""
 
 _MAX_NAME_LENGTH = 255
+_CUDA_HANDLE_BYTES = 64
+"""Of a cudaIpcMemHandle_t."""
+
 _INLINE_BYTES = 1 << 20
 """Up to here copying takes less than a thread does, and far less than a millisecond."""
 
@@ -232,6 +236,13 @@ class SharedMemory:
             f"are not within the {found.st_size} bytes of '{key}'",
             param="byte_size" if byte_size <= 0 or 0 <= offset < found.st_size else "offset",
         )
+
+
+def refuse_cuda_region(raw_handle: bytes) -> NoReturn:
+    """There are none of CUDA. Raises ``InvalidRequest`` for what is no handle anywhere, ``Unsupported`` for others."""
+    if len(raw_handle) != _CUDA_HANDLE_BYTES:
+        raise InvalidRequest("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t", param="raw_handle")
+    raise Unsupported("CUDA shared memory is not supported: use system shared memory, or send the tensors inline")
 
 
 def _check_name(name: str) -> None:

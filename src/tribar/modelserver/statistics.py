@@ -10,10 +10,11 @@ class Duration:
     count: int = 0
     ns: int = 0
 
-    def add(self, ns: int) -> None:
-        """One more."""
-        self.count += 1
-        self.ns += max(0, ns)
+    def add(self, ns: int, count: int = 1) -> None:
+        """One more, or ``count`` that took ``ns`` together."""
+        self.count += count
+        if ns > 0:
+            self.ns += ns
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from typing import IO, Any, Literal
 
 import orjson
 
+from tribar.telemetry.line_writer import LineHandler
+
 LogFormat = Literal["human", "json"]
 
 MAX_TEXT_CHARS = 8192
@@ -31,8 +33,8 @@ _ESCAPES: Mapping[int, str] = {
 
 
 def configure_logging(log_format: LogFormat, *, stream: IO[str], level: int = logging.INFO) -> logging.Handler:
-    """Send all loggers to ``stream``, replacing the root logger's handlers; returns the new handler."""
-    handler = logging.StreamHandler(stream)
+    """Send all loggers to ``stream``, a file, replacing the root logger's handlers; returns the new handler."""
+    handler = LineHandler(stream)
     handler.setFormatter(JsonFormatter() if log_format == "json" else HumanFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -33,6 +33,11 @@ def unload(model: str, **parameters: Any) -> Http:
     return verb(model, "unload", {"parameters": parameters} if parameters else "")
 
 
+def afresh(model: str) -> tuple[Http, Http]:
+    """Leaves a configuration that came with a request; a load alone keeps it."""
+    return unload(model), load(model)
+
+
 def index(*names: str) -> Http:
     return Http("POST", "/v2/repository/index", entries=names)
 
@@ -95,11 +100,14 @@ CASES = [
         index("simple", "versions_all", "versions_odd"),
         Grpc("RepositoryIndex", entries=("simple", "versions_all")),
     ),
-    case("index_ready", post("/v2/repository/index", {"ready": True})),
+    case(
+        "index_ready",
+        Http("POST", "/v2/repository/index", b'{"ready": true}', entries=("simple", "versions_all", "broken_field")),
+    ),
     case("index_ready_word", post("/v2/repository/index", {"ready": "yes"})),
     case("index_broken_body", post("/v2/repository/index", "{bad")),
     case("index_unknown_field", Http("POST", "/v2/repository/index", b'{"nope": 1}', entries=("simple",))),
-    case("index_named_repository", post("/v2/repository/nonesuch/index", "")),
+    case("index_named_repository", Http("POST", "/v2/repository/nonesuch/index", entries=("simple",))),
     case("grpc_index_named_repository", Grpc("RepositoryIndex", ({"repository_name": "nonesuch"},))),
     case("grpc_index_ready", Grpc("RepositoryIndex", ({"ready": True},), entries=("simple", "broken_field"))),
     *(case(f"load_name_{name}", load(path)) for name, path in ODD_NAMES.items()),
@@ -134,13 +142,14 @@ CASES = [
         infer("identity_uint32", FP),
         load("identity_uint32"),
         config_of("identity_uint32"),
+        *afresh("identity_uint32"),
+        config_of("identity_uint32"),
     ),
     *(
         case(
             f"load_config_{name}",
             load("identity_uint32", config=text),
             config_of("identity_uint32"),
-            load("identity_uint32"),
         )
         for name, text in CONFIG_OVERRIDES.items()
     ),
@@ -181,6 +190,13 @@ CASES = [
             ("number", "1/model.py", 5),
         ]
     ),
+    case(
+        "load_config_twice",
+        load("identity_uint32", config=json.dumps(CONFIG)),
+        load("identity_uint32", config=json.dumps(CONFIG | {"max_batch_size": 4})),
+        config_of("identity_uint32"),
+        *afresh("identity_uint32"),
+    ),
     case("load_unknown_parameter", load("identity_uint32", nope="x"), config_of("identity_uint32")),
     case("load_broken_body", verb("identity_uint32", "load", "{bad")),
     case("load_parameters_list", verb("identity_uint32", "load", {"parameters": []})),
@@ -192,7 +208,7 @@ CASES = [
         "grpc_load_config_override",
         grpc_load("identity_int16", config={"string_param": json.dumps(CONFIG)}),
         config_of("identity_int16"),
-        grpc_load("identity_int16"),
+        *afresh("identity_int16"),
     ),
     case("grpc_load_config_wrong_kind", grpc_load("identity_int16", config={"int64_param": "1"})),
     case("grpc_load_unknown_parameter", grpc_load("identity_int16", nope={"string_param": "x"})),

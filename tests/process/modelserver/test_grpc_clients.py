@@ -28,6 +28,7 @@ from tribar.core.errors import (
     Unsupported,
 )
 from tribar.core.tensors import DataType
+from tribar.modelserver.backends.python.codes import error_of
 from tribar.modelserver.fake_service import FakeService
 from tribar.modelserver.grpc import GrpcOptions
 
@@ -136,6 +137,7 @@ async def test_compressed_requests(client: aio_client.InferenceServerClient, com
     ("failure", "code"),
     [
         (InvalidRequest("no"), "INVALID_ARGUMENT"),
+        (error_of("UNKNOWN", "no"), "UNKNOWN"),
         (NotFound("no"), "NOT_FOUND"),
         (Unavailable("no"), "UNAVAILABLE"),
         (Overloaded("no", retry_after_s=0.25), "UNAVAILABLE"),

@@ -1,6 +1,7 @@
 """Tensors in shared memory over gRPC, as ``tritonclient`` uses it."""
 
 import asyncio
+import base64
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -93,7 +94,8 @@ async def test_shared_memory_is_off_unless_enabled(service: FakeService, segment
     ):
         refused = await expect("UNIMPLEMENTED", client.register_system_shared_memory("r", segment[0], 64))
         assert "--allow-shared-memory" in refused
-        await expect("UNIMPLEMENTED", client.register_cuda_shared_memory("r", b"AAAA", 0, 64))
+        await expect("INVALID_ARGUMENT", client.register_cuda_shared_memory("r", b"AAAA", 0, 64))
+        await expect("UNIMPLEMENTED", client.register_cuda_shared_memory("r", base64.b64encode(bytes(64)), 0, 64))
         assert not (await client.get_system_shared_memory_status()).regions
         assert not (await client.get_cuda_shared_memory_status()).regions
         await client.unregister_system_shared_memory("r")

@@ -12,6 +12,14 @@ class Line:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.is_closed = False
+        self.limits: list[int | None] = []
+
+    def set_write_buffer_limits(self, high: int | None = None) -> None:
+        assert not self.is_closed
+        self.limits.append(high)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed
@@ -32,6 +40,20 @@ def joined(*writes: bytes) -> tuple[Line, JoinedHead]:
 def test_head_and_first_piece_are_one_write() -> None:
     line, _ = joined(b"head", b"first", b"second")
     assert line.writes == [b"headfirst", b"second"]
+
+
+def test_only_an_answer_of_several_pieces_waits_for_the_kernel() -> None:
+    line, answer = joined(b"head", b"first")
+    answer.end()
+    assert line.limits == []
+    line, answer = joined(b"head", b"first", b"second", b"third")
+    assert line.limits == [0]
+    answer.end()
+    assert line.limits == [0, None]
+    line, answer = joined(b"head", b"first", b"second")
+    answer.close()
+    answer.end()
+    assert line.limits == [0]
 
 
 def test_an_empty_body_sends_the_head() -> None:

@@ -99,11 +99,23 @@ async def test_a_failed_load_tells_why_and_counts_until_it_is_unloaded(tmp_path:
 
 async def test_what_cannot_be_read_is_the_servers_error(tmp_path: Path) -> None:
     write_model(tmp_path, "named", 'name: "other"\n' + config_text())
-    async with serving(tmp_path) as (service, _):
-        for name, why in (("nope", "no repository has a folder 'nope'"), ("named", "directory name must equal")):
+    write_model(tmp_path, "negative", config_text(max_batch_size=-1))
+    write_model(tmp_path, "preferred", config_text("dynamic_batching { preferred_batch_size: 16 }"))
+    write_model(tmp_path, "priority", config_text("dynamic_batching { priority_levels: 2 }"))
+    reasons = {
+        "nope": "no repository has a folder 'nope'",
+        "named": "config.pbtxt:1:1: .*'other' is not the directory's name",
+        "negative": "config.pbtxt:2:1: .*-1 is negative",
+        "preferred": "16 is larger than max_batch_size",
+        "priority": "default_priority_level: 0 is not within 1 to 2",
+    }
+    async with serving(tmp_path) as (service, backend):
+        for name, why in reasons.items():
             with pytest.raises(Internal, match=f"failed to load '{name}', failed to poll from model repository.*{why}"):
                 await service.load(name)
-        assert [row[0] for row in await rows(service)] == ["named"], "a name that nobody has is not remembered"
+        named = [row[0] for row in await rows(service)]
+        assert named == sorted(reasons.keys() - {"nope"}), "a name that nobody has is not remembered"
+        assert backend.n_opened == 0
 
 
 async def test_a_model_that_the_policy_gives_no_version_of(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
                 ask("nope")
             with pytest.raises(NotFound, match=r"^Request for unknown model: 'm' version 9 is not found$"):
                 ask("m", "9")
+        with pytest.raises(NotFound, match="'nope' is not found"):
+            service.stream(request("nope"))
         assert not service.is_model_ready("nope")
         assert not service.is_model_ready("m", "9")
         assert service.is_model_ready("m", "1")
@@ -94,7 +96,7 @@ async def test_a_caller_who_leaves_frees_what_it_held(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await reader
         assert scheduler.n_inside == 1
-        late = replace(request(id="4"), deadline_s=monotonic() + 0.01)
+        late = request(id="4")._replace(deadline_s=monotonic() + 0.01)
         with pytest.raises(DeadlineExceeded):
             await service.infer(late)
         with pytest.raises(DeadlineExceeded):
@@ -102,7 +104,7 @@ async def test_a_caller_who_leaves_frees_what_it_held(tmp_path: Path) -> None:
         assert scheduler.n_inside == 1
         go_on.set()
         assert (await running).id == "0"
-        in_time = replace(request(), deadline_s=monotonic() + 100)
+        in_time = request()._replace(deadline_s=monotonic() + 100)
         await service.infer(in_time)
 
 
@@ -122,7 +124,7 @@ async def test_a_decoupled_model_answers_streams(tmp_path: Path) -> None:
         async with aclosing(service.stream(request("m3"))) as stream:
             assert not (await anext(stream)).is_final
         with pytest.raises(InvalidRequest):
-            await anext(service.stream(replace(request("m1"), outputs=["NO"])))
+            await anext(service.stream(request("m1")._replace(outputs=["NO"])))
 
 
 def _response(*, is_final: bool = False) -> InferResponse:

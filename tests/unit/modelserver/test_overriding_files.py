@@ -102,11 +102,21 @@ async def test_a_name_in_two_repositories_is_neither(tmp_path: Path) -> None:
             await service.load("m")
 
 
-async def test_config_of_the_request_counts_until_the_next_load(tmp_path: Path) -> None:
-    write_model(tmp_path, "m")
-    async with serving(tmp_path) as (service, _):
+async def test_config_of_the_request_counts_while_the_files_are_the_same(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, "m")
+    async with serving(tmp_path) as (service, backend):
         await service.load("m", {"config": CONFIG})
         assert service.config("m").max_batch_size == 3
+        await service.load("m")
+        assert service.config("m").max_batch_size == 3
+        assert backend.n_opened == 1
+        await service.load("m", {"config": CONFIG.replace("3", "4", 1)})
+        assert service.config("m").max_batch_size == 4
+        (folder / "1" / "weights").write_text("newer")
+        await service.load("m")
+        assert service.config("m").max_batch_size == 8
+        await service.load("m", {"config": CONFIG})
+        await service.unload("m")
         await service.load("m")
         assert service.config("m").max_batch_size == 8
 

@@ -42,7 +42,7 @@ def test_a_scrape_tells_what_the_recorder_counted_by_tritons_names() -> None:
         [], start_ns=7 * MS, input_end_ns=8 * MS, output_start_ns=12 * MS, end_ns=15 * MS, batch_size=3
     )
     recorder.executed(execution)
-    recorder.succeeded(execution, 3, 2 * MS, 15 * MS)
+    recorder.succeeded(execution, 3, [2 * MS], 15 * MS)
     recorder.failed("REJECTED", 5 * MS)
     loaded.append(source(recorder, 4))
 

@@ -1,35 +1,53 @@
 """One record, one bounded line, in both formats."""
 
-import io
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tribar.telemetry.logs import MAX_TEXT_CHARS, LogFormat, configure_logging
 
-Configure = Callable[..., io.StringIO]
+
+class LogFile:
+    """What a handler has written."""
+
+    def __init__(self, path: Path, handler: logging.Handler) -> None:
+        self._path = path
+        self._handler = handler
+
+    def getvalue(self) -> str:
+        self._handler.flush()
+        return self._path.read_bytes().decode()
+
+
+Configure = Callable[..., LogFile]
 
 
 @pytest.fixture
-def configure() -> Iterator[Configure]:
+def configure(tmp_path: Path) -> Iterator[Configure]:
     """Configures the root logger, which is put back afterwards."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    numbers, opened = count(), ExitStack()
 
-    def to_buffer(log_format: LogFormat, level: int = logging.INFO) -> io.StringIO:
-        stream = io.StringIO()
-        configure_logging(log_format, stream=stream, level=level)
-        return stream
+    def to_file(log_format: LogFormat, level: int = logging.INFO) -> LogFile:
+        path = tmp_path / f"{next(numbers)}.log"
+        handler = configure_logging(log_format, stream=opened.enter_context(path.open("w")), level=level)
+        opened.enter_context(closing(handler))
+        return LogFile(path, handler)
 
-    yield to_buffer
+    with opened:
+        yield to_file
     root.handlers[:] = handlers
     root.setLevel(level)
 
 
-def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
+def json_lines(stream: LogFile) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 

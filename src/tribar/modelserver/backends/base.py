@@ -43,6 +43,10 @@ class InstanceSpec:
     control: "ModelControl | None" = None
 
 
+UNSPECIFIED = "unspecified"
+"""``code`` of an error whose kind the model did not tell: 400 over HTTP, UNKNOWN over gRPC, as in Triton."""
+
+
 class ModelControl(Protocol):
     """What a model may do to its server's models; see ``service.Service``."""
 

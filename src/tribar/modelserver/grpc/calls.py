@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from tribar.core.errors import Internal, TribarError, Unauthenticated
+from tribar.modelserver.backends.base import UNSPECIFIED
 from tribar.modelserver.grpc.wire import serialised, unreadable
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class Calls:
 
 def set_status(context: Context, error: TribarError) -> None:
     """End the call with an error."""
-    context.set_code(_STATUS[error.grpc_code])
+    context.set_code(_STATUS["UNKNOWN" if error.code == UNSPECIFIED else error.grpc_code])
     context.set_details(_details(error.message))
     if error.retry_after_s is not None:
         context.set_trailing_metadata((("grpc-retry-pushback-ms", str(round(error.retry_after_s * 1000))),))

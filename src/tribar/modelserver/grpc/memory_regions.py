@@ -2,8 +2,8 @@
 
 from tritonclient.grpc import service_pb2 as pb
 
-from tribar.core.errors import NotFound, Unsupported
-from tribar.modelserver.shared_memory import SharedMemory
+from tribar.core.errors import NotFound
+from tribar.modelserver.shared_memory import SharedMemory, refuse_cuda_region
 
 
 class MemoryRegions:
@@ -40,9 +40,9 @@ class MemoryRegions:
             raise NotFound(f"Unable to find cuda shared memory region: '{request.name}'", param="name")
         return pb.CudaSharedMemoryStatusResponse()
 
-    def cuda_register(self, _: pb.CudaSharedMemoryRegisterRequest) -> pb.CudaSharedMemoryRegisterResponse:
+    def cuda_register(self, request: pb.CudaSharedMemoryRegisterRequest) -> pb.CudaSharedMemoryRegisterResponse:
         """Refused."""
-        raise Unsupported("CUDA shared memory is not supported: use system shared memory, or send the tensors inline")
+        refuse_cuda_region(request.raw_handle)
 
     def cuda_unregister(self, _: pb.CudaSharedMemoryUnregisterRequest) -> pb.CudaSharedMemoryUnregisterResponse:
         """Nothing to do: there is none."""

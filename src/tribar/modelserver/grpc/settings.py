@@ -6,7 +6,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tribar.core.errors import InvalidRequest
 from tribar.modelserver.service import Service
-from tribar.modelserver.settings import LOG_KINDS, LogValue, ServerSettings, TraceValue
+from tribar.modelserver.settings import LogValue, ServerSettings, TraceValue, log_kind
 
 _FIELDS: dict[type[LogValue], tuple[str, str]] = {
     bool: ("bool_param", "boolean"),
@@ -56,9 +56,7 @@ def _trace_value(name: str, values: list[str]) -> TraceValue | None:
 def _log_changes(given: Mapping[str, pb.LogSettingsRequest.SettingValue]) -> dict[str, LogValue]:
     changes: dict[str, LogValue] = {}
     for name, value in given.items():
-        if name not in LOG_KINDS:
-            continue
-        field, word = _FIELDS[LOG_KINDS[name]]
+        field, word = _FIELDS[log_kind(name)]
         if name != "log_file" and value.WhichOneof("parameter_choice") != field:
             raise InvalidRequest(f"expect {word} for '{name}'", param=name)
         changes[name] = getattr(value, field)

@@ -2,16 +2,19 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
 from tribar.core.errors import InvalidRequest, TribarError
 from tribar.modelserver.http.body import BodyReader
+from tribar.modelserver.http.departure import PATIENCE_S
 from tribar.modelserver.http.exchange import JSON, Answer, Endpoint, Exchange
 from tribar.modelserver.http.generate import Generation
 from tribar.modelserver.http.inference import Inference
 from tribar.modelserver.http.models import ModelEndpoints
+from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.http.repository import RepositoryEndpoints
 from tribar.modelserver.http.setting_endpoints import SettingEndpoints
@@ -24,6 +27,20 @@ _log = logging.getLogger(__name__)
 
 Methods = Mapping[str, Endpoint]
 """What a path answers, by method."""
+
+
+class Found(NamedTuple):
+    """What a path names, "" where it names none."""
+
+    methods: Methods
+    model: str
+    version: str
+    region: str
+
+
+_MAX_KEPT_PATHS: Final = 1024
+_MAX_KEPT_PATH_CHARS: Final = 200
+"""What the most recent paths name is kept: most requests are for a few."""
 
 _BODY_TIMEOUT_S: Final = 60.0
 _MAX_VERSION: Final = 2**63 - 1
@@ -53,8 +70,9 @@ class HttpFront:
             max_body_bytes, max_all_bytes=max_all_bodies_bytes or 4 * max_body_bytes, timeout_s=body_timeout_s
         )
         models = ModelEndpoints(service, version)
-        inference = Inference(service, bodies, shared_memory)
-        generation = Generation(service, bodies)
+        patience = Overdue(PATIENCE_S)
+        inference = Inference(service, bodies, patience, shared_memory)
+        generation = Generation(service, bodies, patience)
         repository = RepositoryEndpoints(service, bodies)
         memory = SharedMemoryEndpoints(bodies, shared_memory)
         setting = SettingEndpoints(service, bodies, settings)
@@ -95,6 +113,7 @@ class HttpFront:
         }
         self._named_repository: Methods = {"POST": repository.of_named_repository}
         self._index: Methods = {"POST": repository.index}
+        self._find_again = lru_cache(_MAX_KEPT_PATHS)(self._find)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -110,65 +129,71 @@ class HttpFront:
             await answer.write(send)
 
     async def _answer(self, exchange: Exchange) -> Answer | None:
-        methods = self._find(exchange)
-        if methods is None:
-            return _NOT_FOUND
-        endpoint = methods.get(exchange.scope["method"])
-        return _WRONG_METHOD if endpoint is None else await endpoint(exchange)
-
-    def _find(self, exchange: Exchange) -> Methods | None:
-        """What the path answers. As in Triton it is taken as it is written: ``%2F`` is three characters."""
         scope = exchange.scope
         path = scope["raw_path"].decode("latin-1") if "raw_path" in scope else scope["path"]
+        found = self._find_again(path) if len(path) <= _MAX_KEPT_PATH_CHARS else self._find(path)
+        if found is None:
+            return _NOT_FOUND
+        endpoint = found.methods.get(scope["method"])
+        if endpoint is None:
+            return _WRONG_METHOD
+        exchange.model, exchange.version, exchange.region = found.model, found.version, found.region
+        return await endpoint(exchange)
+
+    def _find(self, path: str) -> Found | None:
+        """What the path names. As in Triton it is taken as it is written: ``%2F`` is three characters.
+
+        Raises ``InvalidRequest``.
+        """
         parts = path.split("/")
         if len(parts) < 4 or path in self._server:
-            return self._server.get(path)
+            return _found(self._server.get(path))
         if parts[1] != "v2":
             return None
         if parts[2] == "models":
-            return self._find_model(exchange, parts)
+            return self._find_model(parts)
         if parts[2] == "repository":
-            return self._find_repository(exchange, parts)
-        return self._find_memory(exchange, parts)
+            return self._find_repository(parts)
+        return self._find_memory(parts)
 
-    def _find_model(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+    def _find_model(self, parts: list[str]) -> Found | None:
         """``/v2/models/NAME[/versions/NUMBER][/VERB]``."""
-        exchange.model = parts[3]
-        start = 4
+        model, version, start = parts[3], "", 4
         if len(parts) > 5 and parts[4] == "versions":
             if not parts[5].isdecimal():
                 return None
-            exchange.version = _version(parts[5])
-            start = 6
+            version, start = _version(parts[5]), 6
         verb = "/".join(parts[start:])
-        if not exchange.model or (not verb and len(parts) > start):
+        if not model or (not verb and len(parts) > start):
             return None
-        return self._model.get(verb)
+        return _found(self._model.get(verb), model, version)
 
-    def _find_repository(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+    def _find_repository(self, parts: list[str]) -> Found | None:
         """``/v2/repository[/REPOSITORY]/models/NAME/VERB`` and ``/v2/repository/REPOSITORY/index``."""
         match parts[3:]:
             case ["models", name, verb] if name:
-                exchange.model = name
-                return self._repository.get(verb)
+                return _found(self._repository.get(verb), name)
             case [repository, "models", name, verb] if repository and name and verb in self._repository:
-                return self._named_repository
+                return _found(self._named_repository)
             case [repository, "index"] if repository:
-                return self._index
+                return _found(self._index)
             case _:
                 return None
 
-    def _find_memory(self, exchange: Exchange, parts: list[str]) -> Methods | None:
+    def _find_memory(self, parts: list[str]) -> Found | None:
         """``/v2/{system|cuda}sharedmemory[/region/NAME]/VERB``."""
         verbs = self._memory.get(parts[2], {})
         match parts[3:]:
             case [verb]:
-                return verbs.get(verb)
+                return _found(verbs.get(verb))
             case ["region", name, verb] if name:
-                exchange.region = name
-                return verbs.get(verb)
+                return _found(verbs.get(verb), region=name)
             case _:
                 return None
+
+
+def _found(methods: Methods | None, model: str = "", version: str = "", *, region: str = "") -> Found | None:
+    return None if methods is None else Found(methods, model, version, region)
 
 
 def _version(digits: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from starlette.types import Receive
 
+from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import client_left
 
 PATIENCE_S: Final = 0.05
@@ -14,15 +15,16 @@ PATIENCE_S: Final = 0.05
 class Departure:
     """Cancels the task that made it once the client has left: ``explain`` this to it, and ``close`` it in the end."""
 
-    __slots__ = ("_has_left", "_listener", "_loop", "_receive", "_task", "_timer")
+    __slots__ = ("_has_left", "_listener", "_overdue", "_receive", "_task")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, overdue: Overdue) -> None:
+        """Listens once ``overdue`` says so."""
         self._has_left = False
         self._receive = receive
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(self._loop)
+        self._task = asyncio.current_task()
         self._listener: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(PATIENCE_S, self._listen)
+        self._overdue = overdue
+        overdue.add(self)
 
     def explain(self) -> None:
         """Raises ``client_left`` if that is why the task was cancelled just now."""
@@ -33,12 +35,13 @@ class Departure:
 
     def close(self) -> None:
         """Stop to listen."""
-        self._timer.cancel()
+        self._overdue.discard(self)
         if self._listener is not None:
             self._listener.cancel()
 
-    def _listen(self) -> None:
-        self._listener = self._loop.create_task(self._wait(), name="client that may leave")
+    def on_overdue(self) -> None:
+        """Listen (``Waiting``)."""
+        self._listener = asyncio.get_running_loop().create_task(self._wait(), name="client that may leave")
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

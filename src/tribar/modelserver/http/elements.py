@@ -1,5 +1,6 @@
 """Elements of a tensor as JSON has them, flat or nested in any way, and the array that they make."""
 
+import array as arrays
 import math
 from collections.abc import Iterable
 from typing import Any, Final
@@ -77,8 +78,8 @@ def _array(name: str, datatype: DataType, data: list[Json], kinds: set[type]) ->
     if datatype in _FLOATS:
         if not kinds <= _NUMBERS:
             raise _of_other_kind(name, "number", "double")
-        with np.errstate(over="ignore"):  # rounded to infinity, as IEEE 754 has it
-            return np.array(data, datatype.dtype)
+        # Not by numpy, which warns where it rounds to infinity, as IEEE 754 has it; to turn that off costs more.
+        return np.frombuffer(arrays.array(datatype.dtype.char, data), datatype.dtype)
     if datatype is DataType.BYTES:
         return _texts(name, data, kinds)
     if datatype is DataType.BOOL:

@@ -1,6 +1,7 @@
 """Fields of parsed JSON, each of one kind. What is not raises ``unreadable_json`` naming the field."""
 
 import re
+from collections.abc import Set
 from typing import Any, Final
 
 import orjson
@@ -53,6 +54,14 @@ def member(found: Object, name: str) -> Json:
     if value is _MISSING:
         raise unreadable_json(f"Unable to parse '{name}': attempt to access non-existing object member '{name}'")
     return value
+
+
+def refuse_unknown(given: Object, known: Set[str], what: str) -> None:
+    """Raises ``InvalidRequest`` naming a field of ``what`` that does not exist."""
+    if not given.keys() <= known:
+        name = next(name for name in given if name not in known)
+        text = f"unknown field '{name[:100]}' in {what}; there are {', '.join(sorted(known))}"
+        raise InvalidRequest(text, param=name[:100])
 
 
 def as_text(value: Json, name: str) -> str:

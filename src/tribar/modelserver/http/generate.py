@@ -15,6 +15,7 @@ from tribar.modelserver.http.elements import flattened, tensor_of
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange
 from tribar.modelserver.http.fields import Json, Object, as_parameter, as_text, parse_object
 from tribar.modelserver.http.infer_response import json_elements, response_head, to_json
+from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
@@ -29,14 +30,15 @@ _NOT_ONE: Final = (
 class Generation:
     """``POST /v2/models/NAME[/versions/VERSION]/generate`` and ``.../generate_stream``."""
 
-    def __init__(self, service: Service, bodies: BodyReader) -> None:
+    def __init__(self, service: Service, bodies: BodyReader, patience: Overdue) -> None:
         self._service = service
         self._bodies = bodies
+        self._patience = patience
 
     async def generate(self, exchange: Exchange) -> Answer:
         """The model's one response; for another number of them an error with status 200, as in Triton."""
         request = await self._read(exchange)
-        departure = Departure(exchange.receive)
+        departure = Departure(exchange.receive, self._patience)
         responses: list[InferResponse] = []
         try:
             async with aclosing(self._service.stream(request)) as stream:
@@ -58,11 +60,14 @@ class Generation:
         return Answer(pieces=(_flat(responses[0]),)) if failure is None else _failed(failure)
 
     async def generate_stream(self, exchange: Exchange) -> Answer | None:
-        """Sends an event for each response. Where the first is an error, the status says so; without any it is JSON."""
+        """Sends an event for each response, also for an error in its place; of the first one the status tells.
+
+        Raises what is wrong with the request.
+        """
         request = await self._read(exchange)
-        departure = Departure(exchange.receive)
+        departure = Departure(exchange.receive, self._patience)
         try:
-            async with aclosing(self._events(request)) as events:
+            async with aclosing(_events(self._service.stream(request))) as events:
                 async for status, event in events:
                     if not exchange.is_started:
                         exchange.is_started = True
@@ -72,8 +77,6 @@ class Generation:
         except asyncio.CancelledError:
             departure.explain()
             raise
-        except TribarError as error:
-            return _failed(error)
         finally:
             departure.close()
         if not exchange.is_started:
@@ -81,31 +84,23 @@ class Generation:
         await exchange.send({"type": "http.response.body", "body": b""})
         return None
 
-    async def _events(self, request: InferRequest) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has.
-
-        Raises what the service raises before the first response; later it is an event, the last.
-        """
-        is_begun = False
-        try:
-            async with aclosing(self._service.stream(request)) as stream:
-                async for response in stream:
-                    if response.error is not None:
-                        is_begun = True
-                        yield _status(response.error), error_body(response.error.message)
-                    elif response.outputs or not response.is_final:
-                        event = _flat(response)
-                        is_begun = True
-                        yield 200, event
-        except TribarError as error:
-            if not is_begun:
-                raise
-            yield _status(error), error_body(error.message)
-
     async def _read(self, exchange: Exchange) -> InferRequest:
         body = await self._bodies.read(exchange)
         signature = self._service.signature(exchange.model, exchange.version)
         return read_request(signature, exchange.version, parse_object(body))
+
+
+async def _events(responses: AsyncGenerator[InferResponse, None]) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Each response, or the error in its place, as JSON, and the status that an answer beginning with it has."""
+    try:
+        async with aclosing(responses):
+            async for response in responses:
+                if response.error is not None:
+                    yield _status(response.error), error_body(response.error.message)
+                elif response.outputs or not response.is_final:
+                    yield 200, _flat(response)
+    except TribarError as error:
+        yield _status(error), error_body(error.message)
 
 
 def read_request(signature: Signature, version: str, root: Object) -> InferRequest:

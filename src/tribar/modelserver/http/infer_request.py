@@ -20,12 +20,15 @@ from tribar.modelserver.http.fields import (
     as_unsigned,
     member,
     parse_json,
+    refuse_unknown,
 )
 from tribar.modelserver.http.regions import RegionInput
 from tribar.modelserver.http.wanted_outputs import WantedOutput, read_place, read_wanted_outputs
 from tribar.modelserver.shared_memory import SharedMemory
 
 _DATATYPES: Final = {str(datatype): datatype for datatype in DataType}
+_FIELDS: Final = frozenset({"id", "parameters", "inputs", "outputs"})
+_INPUT_FIELDS: Final = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
 
 
@@ -60,6 +63,7 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
     root = parse_json(view[:json_length])
     if type(root) is not dict:
         root = {}
+    refuse_unknown(root, _FIELDS, "the request")
     tail = _Tail(model, view[json_length:])
     inputs: list[Tensor] = []
     regions: list[RegionInput] = []
@@ -80,6 +84,7 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
 
 
 def _read_input(item: Object, index: int, tail: "_Tail", regions: list[RegionInput]) -> Tensor:
+    refuse_unknown(item, _INPUT_FIELDS, "an input")
     parameters = as_object(item["parameters"], "parameters") if "parameters" in item else {}
     source = _source(item, parameters)
     name = as_text(member(item, "name"), "name")

@@ -11,6 +11,7 @@ from tribar.modelserver.http.departure import Departure
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
 from tribar.modelserver.http.infer_request import InferCall, read_call
 from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
+from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.raw_request import json_length, raw_call
 from tribar.modelserver.http.regions import Delivery
 from tribar.modelserver.service import Service
@@ -28,9 +29,10 @@ _LENGTH: Final = b"inference-header-content-length"
 class Inference:
     """Reads a request, asks the service, writes its answer."""
 
-    def __init__(self, service: Service, bodies: BodyReader, shared_memory: SharedMemory) -> None:
+    def __init__(self, service: Service, bodies: BodyReader, patience: Overdue, shared_memory: SharedMemory) -> None:
         self._service = service
         self._bodies = bodies
+        self._patience = patience
         self._shared_memory = shared_memory
         self._writer = ResponseWriter(service.signature)
 
@@ -41,7 +43,7 @@ class Inference:
         call = await self._read(exchange, body, headers.get(_LENGTH))
         if call.regions or call.wanted is not None:
             await call.bring(self._shared_memory)
-        departure = Departure(exchange.receive)
+        departure = Departure(exchange.receive, self._patience)
         try:
             response = await self._service.infer(call.request)
         except asyncio.CancelledError:

@@ -7,7 +7,15 @@ from typing import Any
 from tribar.core.errors import InvalidRequest, Unsupported
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, empty_answer, json_answer
-from tribar.modelserver.http.fields import Json, Object, as_bool, as_object, as_text, parse_optional_object
+from tribar.modelserver.http.fields import (
+    Json,
+    Object,
+    as_bool,
+    as_object,
+    as_text,
+    parse_optional_object,
+    refuse_unknown,
+)
 from tribar.modelserver.http.problem import unreadable_json
 from tribar.modelserver.service import IndexEntry, LoadParameter, Service
 
@@ -23,14 +31,14 @@ class RepositoryEndpoints:
 
     async def index(self, exchange: Exchange) -> Answer:
         """``/v2/repository/index``; ``{"ready": true}`` leaves out what is not ready."""
-        content = await self._content(exchange)
+        content = await self._content(exchange, "ready")
         is_only_ready = as_bool(content.get("ready", False), "ready")
         entries = await self._service.index()
         return json_answer([_described(entry) for entry in entries if entry.state == "READY" or not is_only_ready])
 
     async def load(self, exchange: Exchange) -> Answer:
         """``/v2/repository/models/NAME/load``."""
-        content = await self._content(exchange)
+        content = await self._content(exchange, "parameters")
         given = as_object(content.get("parameters", {}), "parameters")
         parameters = {name: _load_parameter(name, value) for name, value in given.items()}
         await self._service.load(exchange.model, parameters)
@@ -38,8 +46,9 @@ class RepositoryEndpoints:
 
     async def unload(self, exchange: Exchange) -> Answer:
         """``/v2/repository/models/NAME/unload``."""
-        content = await self._content(exchange)
+        content = await self._content(exchange, "parameters")
         given = as_object(content.get("parameters", {}), "parameters")
+        refuse_unknown(given, {"unload_dependents"}, "parameters")
         await self._service.unload(exchange.model, unload_dependents=given.get("unload_dependents") is True)
         return empty_answer()
 
@@ -47,10 +56,12 @@ class RepositoryEndpoints:
         """``/v2/repository/REPOSITORY/models/NAME/...``. Raises ``Unsupported``."""
         raise Unsupported("'repository_name' specification is not supported")
 
-    async def _content(self, exchange: Exchange) -> Object:
+    async def _content(self, exchange: Exchange, *known: str) -> Object:
         """The body, which may be absent."""
         body = await self._bodies.read(exchange)
-        return parse_optional_object(body)
+        content = parse_optional_object(body)
+        refuse_unknown(content, frozenset(known), "the request")
+        return content
 
 
 def _load_parameter(name: str, value: Json) -> LoadParameter:

@@ -5,7 +5,7 @@ from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, json_answer
 from tribar.modelserver.http.fields import Json, Object, as_bool, as_list, as_text, as_unsigned, parse_json
 from tribar.modelserver.service import Service
-from tribar.modelserver.settings import LOG_KINDS, LogValue, ServerSettings, TraceValue
+from tribar.modelserver.settings import LogValue, ServerSettings, TraceValue, log_kind
 
 
 class SettingEndpoints:
@@ -35,7 +35,7 @@ class SettingEndpoints:
     async def update_log(self, exchange: Exchange) -> Answer:
         """Change some."""
         content = await self._content(exchange)
-        changes = {name: _log_value(name, value) for name, value in content.items() if name in LOG_KINDS}
+        changes = {name: _log_value(name, value) for name, value in content.items()}
         return json_answer(self._settings.update_log(changes))
 
     def _check_model(self, name: str) -> None:
@@ -57,7 +57,7 @@ def _trace_value(name: str, value: Json) -> TraceValue | None:
 
 
 def _log_value(name: str, value: Json) -> LogValue:
-    kind = LOG_KINDS[name]
+    kind = log_kind(name)
     if kind is bool:
         return as_bool(value, name)
     return as_unsigned(value, name) if kind is int else as_text(value, name)

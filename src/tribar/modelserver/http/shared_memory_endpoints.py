@@ -2,16 +2,14 @@
 
 import base64
 import binascii
-from typing import Any, Final
+from collections.abc import Set
+from typing import Any
 
-from tribar.core.errors import InvalidRequest, NotFound, Unsupported
+from tribar.core.errors import InvalidRequest, NotFound
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, empty_answer, json_answer
-from tribar.modelserver.http.fields import Object, as_object, as_text, as_unsigned, parse_object
-from tribar.modelserver.shared_memory import SharedMemory
-
-_CUDA_HANDLE_BYTES: Final = 64
-"""Of a cudaIpcMemHandle_t."""
+from tribar.modelserver.http.fields import Object, as_object, as_text, as_unsigned, parse_object, refuse_unknown
+from tribar.modelserver.shared_memory import SharedMemory, refuse_cuda_region
 
 
 class SharedMemoryEndpoints:
@@ -32,7 +30,7 @@ class SharedMemoryEndpoints:
         """Make a segment known."""
         if not exchange.region:
             raise InvalidRequest("'region name' is necessary to register system shared memory region", param="name")
-        given = await self._content(exchange, ("key", "byte_size"))
+        given = await self._content(exchange, {"key", "byte_size"}, {"offset"})
         self._shared_memory.register(
             exchange.region,
             as_text(given["key"], "key"),
@@ -53,22 +51,20 @@ class SharedMemoryEndpoints:
         return json_answer([])
 
     async def cuda_register(self, exchange: Exchange) -> Answer:
-        """Raises ``InvalidRequest`` for what would be wrong anywhere, ``Unsupported`` for the rest."""
-        given = await self._content(exchange, ("raw_handle", "device_id", "byte_size"))
+        """Refused."""
+        given = await self._content(exchange, {"raw_handle", "device_id", "byte_size"})
         handle = as_text(as_object(given["raw_handle"], "raw_handle").get("b64"), "b64")
-        if len(_decoded(handle)) != _CUDA_HANDLE_BYTES:
-            text = "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t"
-            raise InvalidRequest(text, param="raw_handle")
-        raise Unsupported("CUDA shared memory is not supported: use system shared memory, or send the tensors inline")
+        refuse_cuda_region(_decoded(handle))
 
     async def cuda_unregister(self, exchange: Exchange) -> Answer:
         """Nothing is registered, and forgetting what is not there is no error."""
         return empty_answer()
 
-    async def _content(self, exchange: Exchange, required: tuple[str, ...]) -> Object:
+    async def _content(self, exchange: Exchange, required: Set[str], optional: Set[str] = frozenset()) -> Object:
         body = await self._bodies.read(exchange)
         given: dict[str, Any] = parse_object(body)
-        for name in required:
+        refuse_unknown(given, required | optional, "the request")
+        for name in sorted(required):
             if name not in given:
                 raise InvalidRequest(f"Shared memory register request has no '{name}' field", param=name)
         return given

@@ -1,11 +1,24 @@
 """What a request wants of its outputs: which, and in which form."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from tribar.core.errors import InvalidRequest
-from tribar.modelserver.http.fields import Json, Object, as_bool, as_list, as_object, as_text, as_unsigned, member
+from tribar.modelserver.http.fields import (
+    Json,
+    Object,
+    as_bool,
+    as_list,
+    as_object,
+    as_text,
+    as_unsigned,
+    member,
+    refuse_unknown,
+)
 from tribar.modelserver.http.regions import Place
 from tribar.modelserver.shared_memory import Span
+
+_FIELDS: Final = frozenset({"name", "parameters"})
 
 
 @dataclass(slots=True)
@@ -31,8 +44,10 @@ def read_wanted_outputs(root: Object, *, is_binary: bool) -> dict[str, WantedOut
         return None
     wanted: dict[str, WantedOutput] = {}
     for item in as_list(items, "outputs"):
-        name = as_text(member(item if type(item) is dict else {}, "name"), "name")
-        wanted[name] = _form(item.get("parameters", {}), is_binary=is_binary)
+        given = item if type(item) is dict else {}
+        refuse_unknown(given, _FIELDS, "an output")
+        name = as_text(member(given, "name"), "name")
+        wanted[name] = _form(given.get("parameters", {}), is_binary=is_binary)
     return wanted or None
 
 

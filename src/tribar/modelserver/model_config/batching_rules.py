@@ -5,22 +5,11 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelQueuePolicy
 from tribar.modelserver.model_config.refusal import refusal
 
 
-def check_dynamic_batching(config: ModelConfig) -> None:
-    """Preferred sizes, priority levels, queue policies. Raises ``InvalidRequest``.
-
-    ``dynamic_batching {}`` is right without ``max_batch_size``, too: then it only orders the queue (as Triton).
-    """
-    if not config.HasField("dynamic_batching"):
-        return
-    _check_preferred(config)
-    _check_priorities(config)
-    policies = [("default_queue_policy", config.dynamic_batching.default_queue_policy)]
-    policies += [("priority_queue_policy", policy) for policy in config.dynamic_batching.priority_queue_policy.values()]
-    for field, policy in policies:
-        _check_policy(config, f"dynamic_batching.{field}", policy)
-
-
-def _check_preferred(config: ModelConfig) -> None:
+def check_batch_sizes(config: ModelConfig) -> None:
+    """The largest and the preferred ones. Raises ``InvalidRequest``."""
+    if config.max_batch_size < 0:
+        reason = f"{config.max_batch_size} is negative; 0 is for a model without batches"
+        raise refusal(config.name, "max_batch_size", reason)
     for index, size in enumerate(config.dynamic_batching.preferred_batch_size):
         field = f"dynamic_batching.preferred_batch_size[{index}]"
         if size < 1:
@@ -28,6 +17,20 @@ def _check_preferred(config: ModelConfig) -> None:
         if size > config.max_batch_size:
             reason = f"{size} is larger than max_batch_size ({config.max_batch_size}); lower it or raise max_batch_size"
             raise refusal(config.name, field, reason)
+
+
+def check_queues(config: ModelConfig) -> None:
+    """Priority levels and queue policies. Raises ``InvalidRequest``.
+
+    ``dynamic_batching {}`` is right without ``max_batch_size``, too: then it only orders the queue (as Triton).
+    """
+    if not config.HasField("dynamic_batching"):
+        return
+    _check_priorities(config)
+    policies = [("default_queue_policy", config.dynamic_batching.default_queue_policy)]
+    policies += [("priority_queue_policy", policy) for policy in config.dynamic_batching.priority_queue_policy.values()]
+    for field, policy in policies:
+        _check_policy(config, f"dynamic_batching.{field}", policy)
 
 
 def _check_priorities(config: ModelConfig) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tribar.modelserver.model_config.batching_rules import check_dynamic_batching
+from tribar.modelserver.model_config.batching_rules import check_batch_sizes, check_queues
 from tribar.modelserver.model_config.completion import SERVED_BACKENDS
 from tribar.modelserver.model_config.instance_rules import check_instance_groups
 from tribar.modelserver.model_config.paths import inside, is_safe
@@ -43,18 +43,14 @@ def validate(
     field, and ``param`` is the field's path (``input[0].dims[1]``), from which ``positioned`` tells line and column.
     ``gpus`` are the ids of this machine's GPUs; None leaves unchecked whether they are there.
     """
-    if config.name != name:
-        raise refusal(
-            name, "name", f"'{config.name}' is not the directory's name; set name: \"{name}\" or leave it out"
-        )
+    _check_name(config, name)
     check_backend(config, name=name, backends=backends)
     for field, substitute in _NOT_OFFERED.items():
         if _is_set(config, field):
             raise not_offered(name, field, substitute)
-    if config.max_batch_size < 0:
-        raise refusal(name, "max_batch_size", f"{config.max_batch_size} is negative; 0 is for a model without batches")
+    check_batch_sizes(config)
     check_tensors(config)
-    check_dynamic_batching(config)
+    check_queues(config)
     check_instance_groups(config, gpus)
     if config.response_cache.enable and config.model_transaction_policy.decoupled:
         raise refusal(
@@ -62,6 +58,24 @@ def validate(
         )
     _check_files(config, directory)
     check_warmup(config, directory)
+
+
+def validate_written(config: ModelConfig, *, name: str) -> None:
+    """Check what nothing that completes the configuration can put right. Raises as ``validate``.
+
+    ``config`` is as it was written, but has a name.
+    """
+    _check_name(config, name)
+    if config.max_batch_size != 0:  # which a backend might fill in
+        check_batch_sizes(config)
+    check_queues(config)
+
+
+def _check_name(config: ModelConfig, name: str) -> None:
+    if config.name != name:
+        raise refusal(
+            name, "name", f"'{config.name}' is not the directory's name; set name: \"{name}\" or leave it out"
+        )
 
 
 def _is_set(config: ModelConfig, field: str) -> bool:

@@ -241,20 +241,21 @@ class InstanceScheduler:
         execution.input_end_ns = execution.input_end_ns or execution.start_ns
         execution.output_start_ns = execution.output_start_ns or execution.end_ns
         self.recorder.executed(execution)
-        for call in calls:
-            if call.is_over:
-                self._record_end(call, execution)
+        self._record_ends(execution, [call for call in calls if call.is_over])
 
     def _record_late(self, call: Call) -> None:
         """A decoupled call that outlived its execution."""
         if call.execution is not None:
-            self._record_end(call, call.execution)
+            self._record_ends(call.execution, [call])
 
-    def _record_end(self, call: Call, execution: Execution) -> None:
-        if not call.is_failed:
-            self.recorder.succeeded(execution, call.size, call.enqueued_ns, self._clock())
-        elif not call.is_cancelled():
-            self.recorder.failed("BACKEND", call.enqueued_ns)
+    def _record_ends(self, execution: Execution, calls: Sequence[Call]) -> None:
+        succeeded = [call for call in calls if not call.is_failed]
+        if succeeded:
+            size = sum([call.size for call in succeeded])
+            self.recorder.succeeded(execution, size, [call.enqueued_ns for call in succeeded], self._clock())
+        for call in calls if len(succeeded) < len(calls) else ():
+            if call.is_failed and not call.is_cancelled():
+                self.recorder.failed("BACKEND", call.enqueued_ns)
 
     def _answer_from(self, cache: ResponseCache, call: Call) -> bool:
         call.cache_key = cache.key(call.request, self._version, self._generation)

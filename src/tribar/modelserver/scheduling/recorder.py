@@ -5,7 +5,7 @@ Nothing is pushed: whoever exports metrics reads these counts when it is asked (
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns, time_ns
 
 from tribar.modelserver.backends.base import Execution
@@ -55,17 +55,21 @@ class Recorder:
         """A request that found the queue full: refused, but no failure among the statistics."""
         self.failures["REJECTED"] += 1
 
-    def succeeded(self, execution: Execution, size: int, enqueued_ns: int, end_ns: int) -> None:
-        """A request of an execution that is over."""
-        statistics = self.statistics
-        queue_ns = max(0, execution.start_ns - enqueued_ns)
+    def succeeded(self, execution: Execution, size: int, enqueued_ns: Sequence[int], end_ns: int) -> None:
+        """Requests of an execution that is over: their ``size`` together, and when each of them came."""
+        statistics, count = self.statistics, len(enqueued_ns)
+        start_ns, add_to_queue = execution.start_ns, self.queue_histogram.add
+        all_queue_ns = 0
+        for one_ns in enqueued_ns:
+            queue_ns = start_ns - one_ns if one_ns < start_ns else 0
+            all_queue_ns += queue_ns
+            add_to_queue(queue_ns)
         statistics.inference_count += size
-        statistics.success.add(end_ns - enqueued_ns)
-        statistics.queue.add(queue_ns)
-        statistics.compute_input.add(execution.input_end_ns - execution.start_ns)
-        statistics.compute_infer.add(execution.output_start_ns - execution.input_end_ns)
-        statistics.compute_output.add(execution.end_ns - execution.output_start_ns)
-        self.queue_histogram.add(queue_ns)
+        statistics.success.add(count * end_ns - sum(enqueued_ns), count)
+        statistics.queue.add(all_queue_ns, count)
+        statistics.compute_input.add(count * (execution.input_end_ns - start_ns), count)
+        statistics.compute_infer.add(count * (execution.output_start_ns - execution.input_end_ns), count)
+        statistics.compute_output.add(count * (execution.end_ns - execution.output_start_ns), count)
 
     def executed(self, execution: Execution) -> None:
         """A batch that ran to its end, also where all of it failed."""

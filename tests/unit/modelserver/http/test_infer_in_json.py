@@ -202,7 +202,9 @@ async def test_shapes(shape: Any, data: Any, status: int) -> None:
         (b'{"inputs":[],"parameters":{"priority":-1}}', 500),
         (b'{"inputs":[],"parameters":{"timeout":"x"}}', 500),
         (b'{"inputs":[],"parameters":{"sequence_start":"yes"}}', 500),
-        (b'{"inputs":[],"nope":1}', 200),
+        (b'{"inputs":[],"nope":1}', 400),
+        (b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1],"nope":1}]}', 400),
+        (b'{"inputs":[],"outputs":[{"name":"OUTPUT0","nope":1}]}', 400),
     ],
 )
 async def test_bodies(body: bytes, status: int) -> None:

@@ -81,7 +81,11 @@ class Calls:
         if self._ask is None:
             self._refuse(message.call, message.model_name, "this server offers no requests between models")
             return
-        stream = self._ask(request)
+        try:
+            stream = self._ask(request)
+        except TribarError as error:
+            self._refuse(message.call, message.model_name, error.message)
+            return
         if message.is_decoupled:
             self._streams[message.call] = message.model_name, stream
             await self._answer_next(message.call)

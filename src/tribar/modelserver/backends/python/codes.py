@@ -12,9 +12,10 @@ from tribar.core.errors import (
     Unavailable,
     Unsupported,
 )
+from tribar.modelserver.backends.base import UNSPECIFIED
 
 _ERRORS: Mapping[str, type[TribarError]] = {
-    "UNKNOWN": InvalidRequest,  # Triton answers 400
+    "UNKNOWN": InvalidRequest,
     "INTERNAL": Internal,
     "NOT_FOUND": NotFound,
     "INVALID_ARG": InvalidRequest,
@@ -27,4 +28,4 @@ _ERRORS: Mapping[str, type[TribarError]] = {
 
 def error_of(code: str, message: str) -> TribarError:
     """What a model's ``TritonError`` becomes."""
-    return _ERRORS[code](message)
+    return _ERRORS[code](message, code=UNSPECIFIED if code == "UNKNOWN" else None)

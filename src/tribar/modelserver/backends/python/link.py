@@ -264,7 +264,7 @@ def _to_wire(uid: int, request: InferRequest, parcel: Parcel) -> WireRequest:
         [parcel.add(tensor.name, tensor.datatype, tensor.data) for tensor in request.inputs],
         request.id,
         None if request.outputs is None else list(request.outputs),
-        cast("dict[str, Any]", request.parameters),
+        dict(request.parameters),
         request.sequence_id,
         flags,
         request.priority,
