@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-import httpx
+import httpx  # type: ignore[import-not-found]
 import numpy as np
 from kserve import InferInput, InferRequest, InferResponse  # type: ignore[import-not-found]
 from kserve.inference_client import (  # type: ignore[import-not-found]

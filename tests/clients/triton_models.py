@@ -8,7 +8,7 @@ from tests.differential.repository_facts import REPOSITORY
 
 REPEAT: Final = '''
 """Each element of IN in a response of its own, DELAY milliseconds after the one before."""
-import time
+import threading
 
 import triton_python_backend_utils as pb_utils
 
@@ -21,7 +21,7 @@ class TritonPythonModel:
             for index, delay_ms in enumerate(delays):
                 if request.is_cancelled():
                     break
-                time.sleep(delay_ms / 1000)
+                threading.Event().wait(delay_ms / 1000)
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", sent[index : index + 1])]))
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 '''
@@ -54,14 +54,14 @@ dynamic_batching { max_queue_delay_microseconds: 500 }
 
 SLEEP: Final = '''
 """INPUT0, after half a second."""
-import time
+import threading
 
 import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
     def execute(self, requests):
-        time.sleep(0.5)
+        threading.Event().wait(0.5)
         tensors = [pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy() for request in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", tensor)]) for tensor in tensors]
 '''

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.differential.differences import DIFFERENCES
 from tests.documents import code_tables, model_tables
 from tests.documents.code_tables import Row
-from tests.differential.differences import DIFFERENCES
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
