@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import uvloop
 from prometheus_client import CollectorRegistry
@@ -29,6 +29,14 @@ from tribar.app.resolve import ResolvedConfig, resolve
 from tribar.core.errors import InvalidRequest
 from tribar.runtime.sources import DEFAULT_MODEL
 from tribar.telemetry.logs import LogFormat, configure_logging
+
+_LIBRARY_SETTINGS: Final = {
+    # Workers are new programs: gRPC would only warn of each, or have it crash between fork and exec.
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+    # onnxruntime sends statistics of its use to its maker and leaves a file in the directory for temporary ones.
+    "ORT_DISABLE_TELEMETRY": "1",
+}
+"""What libraries of the model server read when they are imported; the operator's own values stand."""
 
 RESERVED_FILES = 128
 """Kept for everything but connections: the engine must find one when it is started again."""
@@ -92,7 +100,8 @@ def _make_models(
 ) -> Callable[[CollectorRegistry], Models] | None:
     if not config.modelserver.model_repository:
         return None
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # workers are new programs; grpc would warn of each
+    for name, value in _LIBRARY_SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         from tribar.app.hosted_models import HostedModels
     except ModuleNotFoundError as error:

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-NAME: Final = "tribar"
+NAME: Final = "triton"
+"""As clients of Triton expect it: programs check it."""
 
 EXTENSIONS: Final = (
     "classification",

@@ -248,7 +248,7 @@ async def test_descriptions(client: aio_client.InferenceServerClient, service: F
     assert not await client.is_model_ready("nonesuch")
     with pytest.raises(InferenceServerException, match="'x'"):
         await client.is_model_ready("identity_fp32", "x")
-    assert (await client.get_server_metadata()).name == "tribar"
+    assert (await client.get_server_metadata()).name == "triton"
     metadata = await client.get_model_metadata("identity_fp32", as_json=True)
     assert metadata == {
         "name": "identity_fp32",

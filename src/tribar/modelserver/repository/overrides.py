@@ -81,7 +81,8 @@ def _path(key: str) -> PurePosixPath:
     )
     if not is_inside or not is_name or "\\" in text or len(text) > 1024:
         raise InvalidRequest(
-            f"load parameter '{key[:80]}' does not name a file of the model; write 'file:VERSION/PATH'",
+            f"Invalid file path: load parameter '{key[:80]}' does not name a file of the model; "
+            "write 'file:VERSION/PATH'",
             param=FILE_PREFIX,
         )
     return path
