@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from tribar.core.errors import InvalidRequest
@@ -194,7 +195,10 @@ class WorkerPool:
             self._parked.pop(worker, None)
             worker.retire()
             self._retired.add(worker)
-            worker.task.add_done_callback(lambda _, worker=worker: self._retired.discard(worker))
+            worker.task.add_done_callback(partial(self._forget, worker))
+
+    def _forget(self, worker: Worker, _: "asyncio.Task[None]") -> None:
+        self._retired.discard(worker)
 
     async def _open(self, indices: range) -> list[Instance]:
         results = await asyncio.gather(*map(self._open_instance, indices), return_exceptions=True)
