@@ -120,7 +120,7 @@ def test_entries_up_to_the_bound_are_cached(
     for n_spare, is_cached in ((0, True), (-1, False)):
         monkeypatch.setattr(response_cache, "MAX_ENTRY_BYTES", ENTRY_OVERHEAD_BYTES + n_bytes + n_spare)
         cache = ResponseCache(100_000_000)
-        assert (cache.key(replace(REQUEST, inputs=[tensor(values, datatype)]), "1", 0) is not None) is is_cached
-        cache.put(key(cache, replace(REQUEST, inputs=[])), [tensor(values, datatype)], {})
+        assert (cache.key(REQUEST._replace(inputs=[tensor(values, datatype)]), "1", 0) is not None) is is_cached
+        cache.put(key(cache, REQUEST._replace(inputs=[])), [tensor(values, datatype)], {})
         assert cache.n_bytes == (ENTRY_OVERHEAD_BYTES + n_bytes if is_cached else 0)
         cache.check()
