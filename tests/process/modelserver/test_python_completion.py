@@ -86,15 +86,15 @@ def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
 
 
 STUCK = """
-import subprocess, sys, time
+import subprocess, sys, threading
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         open({path!r}, "w").write(str(child.pid))
         while True:
             print("still here", flush=True)
-            time.sleep(0.01)
+            threading.Event().wait(0.01)
 """
 
 

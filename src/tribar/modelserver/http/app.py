@@ -80,7 +80,6 @@ class HttpFront:
         inference = Inference(service, bodies, patience, shared_memory)
         generation = Generation(service, bodies, patience)
         repository = RepositoryEndpoints(service, bodies)
-        memory = SharedMemoryEndpoints(bodies, shared_memory)
         setting = SettingEndpoints(service, bodies, settings)
         self._server: dict[str, Methods] = {
             "/v2": {"GET": models.server},
@@ -105,18 +104,7 @@ class HttpFront:
             "load": {"POST": repository.load},
             "unload": {"POST": repository.unload},
         }
-        self._memory: dict[str, dict[str, Methods]] = {
-            "systemsharedmemory": {
-                "status": {"GET": memory.status},
-                "register": {"POST": memory.register},
-                "unregister": {"POST": memory.unregister},
-            },
-            "cudasharedmemory": {
-                "status": {"GET": memory.cuda_status},
-                "register": {"POST": memory.cuda_register},
-                "unregister": {"POST": memory.cuda_unregister},
-            },
-        }
+        self._memory = _memory_paths(SharedMemoryEndpoints(bodies, shared_memory))
         self._named_repository: Methods = {"POST": repository.of_named_repository}
         self._index: Methods = {"POST": repository.index}
         self._find_again = lru_cache(_MAX_KEPT_PATHS)(self._find)
@@ -217,3 +205,19 @@ def _failed(error: TribarError) -> Answer:
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
     return Answer(status_of(error), (error_body(error.message),), headers)
+
+
+def _memory_paths(memory: SharedMemoryEndpoints) -> dict[str, dict[str, Methods]]:
+    """By kind of memory and action."""
+    return {
+        "systemsharedmemory": {
+            "status": {"GET": memory.status},
+            "register": {"POST": memory.register},
+            "unregister": {"POST": memory.unregister},
+        },
+        "cudasharedmemory": {
+            "status": {"GET": memory.cuda_status},
+            "register": {"POST": memory.cuda_register},
+            "unregister": {"POST": memory.cuda_unregister},
+        },
+    }
