@@ -79,11 +79,12 @@ def test_model_control(controlled: TritonServer, module: Any) -> None:
         assert max_batch_size(client) == 8
         client.load_model("simple", config='{"max_batch_size":"16"}')
         assert max_batch_size(client) == 16
-        client.load_model("simple")
-        assert_sum_and_difference(client.infer("simple", inputs_of(module, LEFT, RIGHT, "INT32")))
-
         client.unload_model("simple")
         assert not client.is_model_ready("simple")
+        client.load_model("simple")
+        assert max_batch_size(client) == 8
+        assert_sum_and_difference(client.infer("simple", inputs_of(module, LEFT, RIGHT, "INT32")))
+
         with pytest.raises(InferenceServerException, match="Invalid file path"):
             client.load_model("simple", config="{}", files={f"file:{'A' * 256}": b"a"})
         assert client.is_server_live()

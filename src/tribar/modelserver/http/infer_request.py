@@ -27,7 +27,8 @@ from tribar.modelserver.http.wanted_outputs import WantedOutput, read_place, rea
 from tribar.modelserver.shared_memory import SharedMemory
 
 _DATATYPES: Final = {str(datatype): datatype for datatype in DataType}
-_FIELDS: Final = frozenset({"id", "parameters", "inputs", "outputs"})
+_FIELDS: Final = frozenset({"id", "parameters", "inputs", "outputs", "model_name"})
+"""KServe's own client adds the model's name, which the path has already."""
 _INPUT_FIELDS: Final = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
 
@@ -69,6 +70,8 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
     if type(root) is not dict:
         root = {}
     refuse_unknown(root, _FIELDS, "the request")
+    if root.get("model_name", model) != model:
+        raise InvalidRequest(f"model_name is not that of the path, '{model}': leave it out", param="model_name")
     tail = _Tail(model, view[json_length:])
     inputs: list[Tensor] = []
     regions: list[RegionInput] = []

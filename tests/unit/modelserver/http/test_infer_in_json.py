@@ -27,6 +27,14 @@ async def test_an_inference_comes_back() -> None:
     assert list(answer.json) == ["id", "model_name", "model_version", "outputs"]
 
 
+async def test_the_model_may_be_named_again() -> None:
+    """KServe's own client does."""
+    front = Front()
+    assert (await front.infer("fp32", FP, model_name="fp32")).status == 200
+    refused = await front.infer("fp32", FP, model_name="other")
+    assert (refused.status, refused.error) == (400, "model_name is not that of the path, 'fp32': leave it out")
+
+
 @pytest.mark.parametrize(
     ("datatype", "values"),
     [
