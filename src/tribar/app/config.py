@@ -8,7 +8,7 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 from dataclasses import dataclass, field
 from typing import Any
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size, Switch, Text, Texts
+from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origin, Size, Switch, Text, Texts
 from tribar.runtime.sources import DEFAULT_MODEL
 
 
@@ -130,7 +130,9 @@ class ServerConfig:
     )
     public_prefix: str | None = option(None, Text("FILE"), "Text file with a system prompt whose KV all tenants share.")
     cors_origins: tuple[str, ...] | None = option(
-        None, Origins(), "Web pages that may call the API, e.g. https://a.example,https://b.example; * is all."
+        None,
+        Texts("ORIGINS", Origin()),
+        "Web pages that may call the API, e.g. https://a.example,https://b.example; * is all.",
     )
     max_body_bytes: int = option(
         8 << 20, Size(1 << 10, 256 << 20), "Largest request body, e.g. 32MiB.", key="max_body_size"

@@ -178,31 +178,28 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Origins:
-    """Origins of web pages (RFC 6454: scheme, host and port), or ``*``."""
+class Origin:
+    """The origin of a web page (RFC 6454: scheme, host and port), or ``*``."""
 
-    metavar: str = "ORIGINS"
+    metavar: str = "ORIGIN"
 
-    def parse(self, text: str) -> tuple[str, ...]:
-        """Separated by commas."""
-        return self.check([word.strip() for word in text.split(",")])
+    def parse(self, text: str) -> str:
+        """The text itself."""
+        return self.check(text)
 
-    def check(self, value: object) -> tuple[str, ...]:
-        """A list of texts, or one text to parse. What no browser would send as an origin could never match."""
-        if isinstance(value, str):
-            return self.parse(value)
-        words = value if isinstance(value, list | tuple) else [value]
-        for word in words:
-            if not isinstance(word, str) or not (word == "*" or _ORIGIN.fullmatch(word)):
-                raise ValueError(f"expected origins such as https://app.example, or *, got {word!r}")
-        return tuple(words)
+    def check(self, value: object) -> str:
+        """What no browser would send as an origin could never match."""
+        if not isinstance(value, str) or not (value == "*" or _ORIGIN.fullmatch(value)):
+            raise ValueError(f"expected origins such as https://app.example, or *, got {value!r}")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Several texts, none of them with a comma."""
+    """Several texts of the kind ``each``, none of them with a comma."""
 
     metavar: str = "TEXTS"
+    each: Text | Origin = Text()
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Separated by commas."""
@@ -213,7 +210,7 @@ class Texts:
         if isinstance(value, str):
             return self.parse(value)
         words = value if isinstance(value, list | tuple) else [value]
-        return tuple(Text().check(word) for word in words)
+        return tuple(self.each.check(word) for word in words)
 
 
 def format_size(n_bytes: int) -> str:

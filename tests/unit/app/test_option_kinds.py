@@ -2,7 +2,7 @@
 
 import pytest
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size, Switch, Text, format_size
+from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origin, Size, Switch, Text, Texts, format_size
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,12 @@ from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origins, Size
         (Size(), "1.5GiB", 3 << 29),
         (Size(), "512 mib", 512 << 20),
         (Size(), "7b", 7),
-        (Origins(), "*", ("*",)),
-        (Origins(), "https://a.example, http://[::1]:80,app://x", ("https://a.example", "http://[::1]:80", "app://x")),
+        (Texts("ORIGINS", Origin()), "*", ("*",)),
+        (
+            Texts("ORIGINS", Origin()),
+            "https://a.example, http://[::1]:80,app://x",
+            ("https://a.example", "http://[::1]:80", "app://x"),
+        ),
         (Text(), "a b", "a b"),
     ],
 )
@@ -51,11 +55,11 @@ def test_text_is_read(kind: Kind, text: str, value: object) -> None:
         (Size(), "1ib"),
         (Size(), "9999999T"),
         (Size(1, 5), "6"),
-        (Origins(), ""),
-        (Origins(), "a.example"),
-        (Origins(), "https://a.example/"),
-        (Origins(), "https://A.example"),
-        (Origins(), "https://a.example https://b.example"),
+        (Texts("ORIGINS", Origin()), ""),
+        (Texts("ORIGINS", Origin()), "a.example"),
+        (Texts("ORIGINS", Origin()), "https://a.example/"),
+        (Texts("ORIGINS", Origin()), "https://A.example"),
+        (Texts("ORIGINS", Origin()), "https://a.example https://b.example"),
         (Text(), "  "),
         (Text(), "a\nb"),
     ],
@@ -79,8 +83,8 @@ def test_bad_text_is_refused_saying_what_was_expected(kind: Kind, text: str) -> 
         (Switch(), "true"),
         (Size(), True),
         (Size(), 1.5),
-        (Origins(), 1),
-        (Origins(), [1]),
+        (Texts("ORIGINS", Origin()), 1),
+        (Texts("ORIGINS", Origin()), [1]),
         (Size(), 2**63),
         (Text(), 3),
     ],

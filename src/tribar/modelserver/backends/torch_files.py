@@ -41,7 +41,7 @@ def recognised(file: Path) -> tuple[TorchFormat, list[bytes]]:
             return _recognised(file, archive)
     except FileNotFoundError as error:
         raise BadModelFile(f"there is no file {file}") from error
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OSError) as error:
         raise BadModelFile(f"{file}: no archive that PyTorch writes ({error}); {_ADVICE}") from error
 
 
