@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tribar.core.limits import Demand, Meter, Settlement, Verdict
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
 
 
@@ -52,6 +53,25 @@ class ModelCatalog(Protocol):
 
     def is_ready(self) -> bool:
         """Whether every model that was asked for can serve."""
+        ...
+
+
+class Buckets(Protocol):
+    """Counts what subjects use, against limits. Every call is atomic. Raises ``Unavailable`` while the store is away.
+
+    ``ticket`` is the holder of permits: unique for each request.
+    """
+
+    async def reserve(self, ticket: str, demands: Sequence[Demand]) -> Verdict:
+        """Take all demands (each of another meter), or none of them and say when they could be met."""
+        ...
+
+    async def settle(self, ticket: str, settlements: Sequence[Settlement]) -> None:
+        """Correct what was reserved by what was used, and give permits back."""
+        ...
+
+    async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
+        """Hold the ticket's permits of ``meters`` for another period: they lapse with whoever died holding them."""
         ...
 
 
