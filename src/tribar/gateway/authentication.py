@@ -1,11 +1,11 @@
 """Who is asking: API keys as bearer tokens (RFC 6750), as pure ASGI."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tribar.core.errors import Unauthenticated
+from tribar.gateway.key_id import key_id
 
 TenantOf = Callable[[bytes], str | None]
 """The tenant that a key belongs to; None for a key that is not valid. The key is as sent: any bytes, any length."""
@@ -33,11 +33,6 @@ class Authentication:
             scope["state"]["tenant"] = tenant_of(values, self._tenant_of)
             scope["state"]["key_id"] = key_id(_bearer_token(values))
         await self._app(scope, receive, send)
-
-
-def key_id(key: bytes) -> str:
-    """What a key is called where it must not be shown: how its SHA-256 begins, which is how its hash on file does."""
-    return hashlib.sha256(key).hexdigest()[:16]
 
 
 def tenant_of(authorization: Sequence[bytes], tenant_of_key: TenantOf) -> str:
