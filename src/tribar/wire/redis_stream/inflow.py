@@ -35,7 +35,7 @@ Entry = tuple[bytes, list[bytes] | None]
 class Inflow:
     """Puts messages into ``received``.
 
-    ``hang_up(peer)`` is for clients that leave, ``acknowledge(entry)`` for entries of the request stream that nobody needs.
+    ``hang_up(peer)`` is for clients that leave, ``acknowledge(entry)`` for requests that nobody needs.
     ``age_s(entry)`` is how long an entry has been in its stream: it counts against the request's deadline.
     """
 
