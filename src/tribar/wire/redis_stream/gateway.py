@@ -212,6 +212,8 @@ class RedisStreamGateway:
         def settle(reply: Reply) -> None:
             if isinstance(reply, bytes):
                 request.entry = reply
+                if request.is_cancelled:
+                    self._sender.order(("XDEL", requests, reply))
             elif reply is None:
                 self._board.fail(request, "the engine is not there any more")
             else:

@@ -98,11 +98,8 @@ class Life:
         self.command(_ignore, "XCLAIM", key, GROUP, CLAIMER, 0, entry, "JUSTID")
 
     def leave(self) -> None:
-        """Read no further requests. The read that waits for some is cut off, so that it cannot take another one."""
+        """Read no further requests. What the read brings that is under way is released at once."""
         self.is_leaving = True
-        connection = self._connections.pop(Line.REQUESTS, None)
-        if connection is not None:
-            self._detach(connection)
 
     def settle(self) -> None:
         """Whatever is due: messages, reads, commands, connections that have fallen silent."""
@@ -210,6 +207,10 @@ class Life:
             else:
                 del self._catch_up_from[line]
         if not entries:
+            return
+        if line is Line.REQUESTS and self.is_leaving:
+            for entry, _ in entries:
+                self.release(entry)
             return
         if line is Line.REQUESTS:
             self._inflow.add_requests(entries)

@@ -57,6 +57,7 @@ class OpenRequest:
     n_bytes: int
     entry: bytes | None = None
     is_started: bool = False
+    is_cancelled: bool = False
     orphaned_s: float | None = None
 
     @property
@@ -109,6 +110,7 @@ class Switchboard:
 
     def cancel(self, request: OpenRequest) -> None:
         """Its client has left: the terminal comes from here, and nothing else will."""
+        request.is_cancelled = True
         self._close(request, Aborted(AbortReason.CLIENT_GONE))
 
     def fail(self, request: OpenRequest, message: str, error: str = "Unavailable") -> None:
