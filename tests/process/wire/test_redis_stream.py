@@ -245,7 +245,7 @@ async def test_a_cut_connection_loses_nothing(site: Site) -> None:
         ids: list[int] = []
         for step in range(6):
             if step % 2:
-                site.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                site.redis.client_kill_filter(_type="normal", skipme=True)
             engine.answer(key, Uid(1, 0), [step])
             await engine.poll_for(0.3)
         engine.answer(key, Uid(1, 0), [], FINISHED)
