@@ -13,6 +13,7 @@ import tribar
 from tribar.app.config import ModelServerConfig
 from tribar.app.machine import MachineFacts
 from tribar.gateway.authentication import TenantOf, tenant_of
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.python.backend import PythonBackend
 from tribar.modelserver.backends.registry import BackendRegistry
 from tribar.modelserver.grpc.options import GrpcOptions
@@ -38,6 +39,7 @@ class HostedModels:
         self,
         config: ModelServerConfig,
         machine: MachineFacts,
+        gpus: tuple[int, ...],
         host: str,
         tenant_of_key: TenantOf | None,
         registry: CollectorRegistry,
@@ -56,6 +58,7 @@ class HostedModels:
                 n_cores=machine.cores,
                 cache=ResponseCache(config.response_cache_bytes) if config.response_cache_bytes else None,
             ),
+            accelerators=Accelerators(gpus),
         )
         shared_memory = SharedMemory(is_enabled=config.allow_shared_memory)
         settings = ServerSettings(logging.getLogger("tribar"))

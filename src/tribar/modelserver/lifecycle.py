@@ -13,7 +13,7 @@ from tribar.modelserver.load_waits import LoadWaits
 from tribar.modelserver.loading import ModelLoader, Source
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.names import check_model_name
-from tribar.modelserver.resizing import resized_count
+from tribar.modelserver.resizing import differs_in_count
 from tribar.modelserver.served_model import ServedModel, reason_of
 from tribar.modelserver.service import IndexEntry, LoadParameter
 
@@ -269,7 +269,9 @@ def _compare(
         elif model.identity == identity:
             kept.append(model)
         elif (
-            model.can_resize and model.identity.files == identity.files and resized_count(model.written, source.config)
+            model.can_resize
+            and model.identity.files == identity.files
+            and differs_in_count(model.written, source.config)
         ):
             resized.append(model)
         else:

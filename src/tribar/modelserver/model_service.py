@@ -12,6 +12,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tribar.core.errors import DeadlineExceeded, InvalidRequest, NotFound, TribarError, Unavailable, Unsupported
 from tribar.core.inference import InferRequest, InferResponse
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.base import Backend
 from tribar.modelserver.explicit_control import ExplicitControl
 from tribar.modelserver.lifecycle import RETRY_AFTER_S, STOPPING, ModelLifecycle
@@ -40,16 +41,24 @@ class ModelService:
         backends: Mapping[str, Backend],
         open_scheduler: OpenScheduler,
         *,
-        gpus: Sequence[int] = (),
+        accelerators: Accelerators | None = None,
         max_loading: int = 4,
     ) -> None:
-        """Up to ``max_loading`` models load at the same time. Raises ``InvalidRequest`` for what is no directory."""
+        """Up to ``max_loading`` models load at the same time; without ``accelerators`` all on the CPU.
+
+        Raises ``InvalidRequest`` for what is no directory.
+        """
         self._control = control
         self._loop = asyncio.get_running_loop()
         # a version of each loading model is read at a time, and while all of them are the index still has a thread
         self._executor = ThreadPoolExecutor(max_loading + 1, thread_name_prefix="tribar-models")
         self._loader = ModelLoader(
-            ModelFolders(repositories), backends, open_scheduler, self._executor, self._inner_stream, gpus
+            ModelFolders(repositories),
+            backends,
+            open_scheduler,
+            self._executor,
+            self._inner_stream,
+            accelerators or Accelerators(),
         )
         self._lifecycle = ModelLifecycle(
             self._loader, lambda chain: ExplicitControl(self._lifecycle, control.mode, chain), max_loading=max_loading

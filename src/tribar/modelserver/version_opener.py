@@ -16,16 +16,15 @@ from tribar.modelserver.warmup import WarmupSample, warm_up, warmup_samples
 class VersionOpener:
     """An ``OpenScheduler``. ``n_cores`` are split between the instances of each model; ``cache`` is every model's."""
 
-    def __init__(self, *, n_cores: int, n_gpus: int = 0, cache: ResponseCache | None = None) -> None:
+    def __init__(self, *, n_cores: int, cache: ResponseCache | None = None) -> None:
         self._n_cores = n_cores
-        self._n_gpus = n_gpus
         self._cache = cache
         self._generations = count()
 
     async def __call__(self, plan: VersionPlan) -> InstanceScheduler:
         """Raises a ``TribarError`` with the reason where one instance fails. None is left then, nor when cancelled."""
         samples = await asyncio.to_thread(warmup_samples, plan.config, plan.signature, plan.directory.parent)
-        places = placements(plan.config, self._n_gpus)
+        places = placements(plan.config)
         opener = _InstanceOpener(plan, places, thread_shares(self._n_cores, max(1, len(places))), samples)
         instances = await _all_or_none(opener, len(places))
         return InstanceScheduler(

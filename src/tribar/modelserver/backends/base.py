@@ -136,6 +136,10 @@ class Instance(Protocol):
 class Backend(Protocol):
     """Makes instances of a model. One object per kind for the whole server."""
 
+    def can_use_gpu(self) -> bool:
+        """Whether its instances can run on a GPU of this machine, which has one. Called off the event loop."""
+        ...
+
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """``config`` with what the files of the version in ``directory`` tell (inputs, outputs, batch size).
 

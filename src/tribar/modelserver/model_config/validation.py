@@ -41,7 +41,7 @@ def validate(
 
     Raises ``InvalidRequest``, or ``Unsupported`` for what Triton does and tribar does not; the message names model and
     field, and ``param`` is the field's path (``input[0].dims[1]``), from which ``positioned`` tells line and column.
-    ``gpus`` are the ids of this machine's GPUs; None leaves unchecked whether they are there.
+    ``gpus`` are the ids of the GPUs that the backend can use; None leaves unchecked whether they are there.
     """
     _check_name(config, name)
     check_backend(config, name=name, backends=backends)
