@@ -1,4 +1,4 @@
-"""The GPUs of the machine and their memory, asked of NVIDIA's management library, so that the front end needs no PyTorch.
+"""GPUs and their memory, asked of NVIDIA's management library, so that the front end needs no PyTorch.
 
 Structures and calls: NVML API reference (nvmlInit_v2, nvmlDeviceGetCount_v2, nvmlDeviceGetHandleByIndex_v2,
 nvmlDeviceGetMemoryInfo). ``CUDA_VISIBLE_DEVICES``: CUDA C++ programming guide, "CUDA environment variables".

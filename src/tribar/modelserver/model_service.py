@@ -140,6 +140,10 @@ class ModelService:
             text = f"requested model version is not available for model '{name}'"
             raise InvalidRequest(text, param="model_version") from None
 
+    def check_request(self, request: InferRequest) -> None:
+        """As ``Service``."""
+        self._entered(request).check(request)
+
     async def infer(self, request: InferRequest) -> InferResponse:
         """As ``Service``."""
         model = self._entered(request)
