@@ -33,7 +33,7 @@ FINE: Set[Result] = frozenset({200, "OK"})
 DIFFERENCES = (
     Difference(
         ours="The server's metadata has tribar's version, and the extensions that tribar has.",
-        tritons="Its own version, and also `sequence`, `cuda_shared_memory` and `trace`.",
+        tritons="Its own version, and also `sequence` and `cuda_shared_memory`.",
         why="A client must be able to tell what it talks to and what it may ask.",
         answers=FINE,
         cases=("metadata",),

@@ -25,6 +25,7 @@ from tribar.modelserver.response_cache import ResponseCache
 from tribar.modelserver.scheduling.recorder import BUCKETS_S, Recorder
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
+from tribar.modelserver.tracing import Traces
 from tribar.modelserver.version_opener import VersionOpener
 from tribar.telemetry.inference import InferenceMetrics, InferenceSource
 
@@ -45,6 +46,7 @@ class HostedModels:
         registry: CollectorRegistry,
     ) -> None:
         self._python = PythonBackend(registry)
+        self._traces = Traces(None if config.trace_file is None else Path(config.trace_file))
         self._service = ModelService(
             [Path(directory) for directory in config.model_repository],
             Control(
@@ -57,11 +59,12 @@ class HostedModels:
             VersionOpener(
                 n_cores=machine.cores,
                 cache=ResponseCache(config.response_cache_bytes) if config.response_cache_bytes else None,
+                traces=self._traces,
             ),
             accelerators=Accelerators(gpus),
         )
         shared_memory = SharedMemory(is_enabled=config.allow_shared_memory)
-        settings = ServerSettings(logging.getLogger("tribar"))
+        settings = ServerSettings(logging.getLogger("tribar"), self._traces)
         self._http = HttpFront(
             self._service,
             max_body_bytes=config.max_tensor_bytes,
@@ -105,6 +108,7 @@ class HostedModels:
         self._service.drain()
         self._python.close()
         await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
+        await self._traces.close()
 
     async def _close_service(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -14,6 +14,7 @@ from tribar.modelserver.backends.base import InstanceSpec
 from tribar.modelserver.backends.fake import FakeBackend
 from tribar.modelserver.model_service import ModelService
 from tribar.modelserver.repository.control import Control, ControlMode
+from tribar.modelserver.tracing import Traces
 from tribar.modelserver.version_opener import VersionOpener
 
 EXPLICIT = Control(mode=ControlMode.EXPLICIT)
@@ -49,10 +50,13 @@ async def serving(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     gpus: tuple[int, ...] = (),
     can_use_gpu: bool = True,
+    traces: Traces | None = None,
 ) -> AsyncGenerator[tuple[ModelService, FakeBackend], None]:
     """A started service; afterwards it is closed, consistent, and no instance is open."""
     backend = FakeBackend(on_open=on_open, sleep=sleep, can_use_gpu=can_use_gpu)
-    service = ModelService(roots, control, {"fake": backend}, VersionOpener(n_cores=2), accelerators=Accelerators(gpus))
+    service = ModelService(
+        roots, control, {"fake": backend}, VersionOpener(n_cores=2, traces=traces), accelerators=Accelerators(gpus)
+    )
     try:
         await service.start()
         yield service, backend

@@ -15,8 +15,10 @@ from tribar.modelserver.scheduling.call import Call
 from tribar.modelserver.scheduling.ordering import ResponseOrder
 from tribar.modelserver.scheduling.policy import BatchKey, BatchSize, batch_key, batch_size
 from tribar.modelserver.scheduling.recorder import Recorder
+from tribar.modelserver.scheduling.timestamps import timestamps
 from tribar.modelserver.scheduling.workers import OpenInstance, WorkerPool
 from tribar.modelserver.signature import Signature
+from tribar.modelserver.tracing import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class InstanceScheduler:
         preserves_order: bool = False,
         cache: ResponseCache | None = None,
         generation: int = 0,
+        traces: Traces | None = None,
     ) -> None:
         self.recorder = recorder
         self.is_decoupled = signature.is_decoupled
@@ -52,6 +55,7 @@ class InstanceScheduler:
         self._order = ResponseOrder() if preserves_order else None
         self._cache = None if signature.is_decoupled else cache
         self._generation = generation
+        self._traces = traces or Traces()
         self._clock = recorder.clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -173,6 +177,8 @@ class InstanceScheduler:
         if call.worker is not None:
             call.worker.forget(call)
             self._record_late(call)
+        elif call.execution is None and self._traces.is_on:
+            self._trace([call], self._clock())
 
     def _unavailable(self) -> Unavailable:
         return Unavailable(f"model '{self._name}' version {self._version} is being unloaded")
@@ -253,9 +259,16 @@ class InstanceScheduler:
         if succeeded:
             size = sum([call.size for call in succeeded])
             self.recorder.succeeded(execution, size, [call.enqueued_ns for call in succeeded], self._clock())
+        if self._traces.is_on:
+            self._trace(calls, self._clock())
         for call in calls if len(succeeded) < len(calls) else ():
             if call.is_failed and not call.is_cancelled():
                 self.recorder.failed("BACKEND", call.enqueued_ns)
+
+    def _trace(self, calls: Sequence[Call], end_ns: int) -> None:
+        for call in calls:
+            if self._traces.takes(self._name):
+                self._traces.add(self._name, self._version, call.request.id, timestamps(call, end_ns))
 
     def _answer_from(self, cache: ResponseCache, call: Call) -> bool:
         call.cache_key = cache.key(call.request, self._version, self._generation)
