@@ -89,6 +89,13 @@ class Reply(Protocol):
         """Whether nobody waits any more."""
         ...
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Have ``taken`` called for each response from now on, once its reader has it or nobody ever will.
+
+        In the order in which they were sent. For decoupled models, whose readers may be slower than they are.
+        """
+        ...
+
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """A response. More than one, or a final one without outputs, only from decoupled models.
 

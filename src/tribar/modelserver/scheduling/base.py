@@ -10,6 +10,10 @@ from tribar.core.inference import InferRequest, InferResponse
 class Outlet(Protocol):
     """Where the answers to one request go. All calls on the event loop; exactly one of them is the final one."""
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Have ``taken`` called as ``backends.base.Reply`` says."""
+        ...
+
     def respond(self, response: InferResponse) -> None:
         """A response; final where it says so."""
         ...
