@@ -33,6 +33,10 @@ _ENVELOPE_BYTES = 1 << 20
 """What a gRPC message may have beside the tensors that HTTP would allow."""
 
 
+_LAST_ANSWERS_S = 1.0
+"""Of the grace, for telling those who wait for a model that does not answer."""
+
+
 class HostedModels:
     """Implements ``Models``. Make it on the event loop. ``tenant_of_key`` None lets everybody in."""
 
@@ -104,7 +108,7 @@ class HostedModels:
         await asyncio.Event().wait()
 
     async def stop(self, grace_s: float) -> None:
-        """Requests inside get ``grace_s``; models that take longer are left to the end of the process."""
+        """Requests inside get ``grace_s``; models that take longer fail theirs, and end with the process."""
         self._service.drain()
         self._python.close()
         await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
@@ -113,7 +117,7 @@ class HostedModels:
     async def _close_service(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._service.close()
+                await self._service.close(max(0.0, timeout_s - _LAST_ANSWERS_S))
 
     def summary(self) -> dict[str, str]:
         """See ``Models``."""

@@ -10,7 +10,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tribar.modelserver.model_config.platforms import instance_count
 from tribar.modelserver.repository.fingerprint import FileStamp
 from tribar.modelserver.request_check import RequestCheck
-from tribar.modelserver.scheduling.base import ModelScheduler
+from tribar.modelserver.scheduling.base import PATIENCE_S, ModelScheduler
 from tribar.modelserver.scheduling.recorder import Recorder
 from tribar.modelserver.signature import Signature
 
@@ -101,10 +101,10 @@ class Model:
         await self.scheduler.resize(group.count)
         self.config, self.written, self.identity = config, written, identity
 
-    async def close(self) -> None:
-        """Finish the requests inside, then free instances and files. Never raises."""
+    async def close(self, patience_s: float = PATIENCE_S) -> None:
+        """Finish the requests inside as ``ModelScheduler.close``, then free instances and files. Never raises."""
         try:
-            await self.scheduler.close()
+            await self.scheduler.close(patience_s)
         except Exception:
             _log.exception("model '%s' version %s failed to close", self.name, self.version)
         finally:

@@ -21,7 +21,7 @@ from tribar.modelserver.model import Model
 from tribar.modelserver.outlets import FutureOutlet, StreamOutlet
 from tribar.modelserver.repository.control import ALL_MODELS, Control, ControlMode
 from tribar.modelserver.repository.folders import ModelFolders
-from tribar.modelserver.scheduling.base import Outlet
+from tribar.modelserver.scheduling.base import PATIENCE_S, Outlet
 from tribar.modelserver.scheduling.recorder import Recorder
 from tribar.modelserver.service import IndexEntry, LoadParameter
 from tribar.modelserver.signature import Signature
@@ -43,8 +43,10 @@ class ModelService:
         *,
         accelerators: Accelerators | None = None,
         max_loading: int = 4,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Up to ``max_loading`` models load at the same time; without ``accelerators`` all on the CPU.
+        An unloaded model that gives no answer for ``patience_s`` is ended, and requests inside fail.
 
         Raises ``InvalidRequest`` for what is no directory.
         """
@@ -61,8 +63,12 @@ class ModelService:
             accelerators or Accelerators(),
         )
         self._lifecycle = ModelLifecycle(
-            self._loader, lambda chain: ExplicitControl(self._lifecycle, control.mode, chain), max_loading=max_loading
+            self._loader,
+            lambda chain: ExplicitControl(self._lifecycle, control.mode, chain),
+            max_loading=max_loading,
+            patience_s=patience_s,
         )
+        self._patience_s = patience_s
         self._explicit = ExplicitControl(self._lifecycle, control.mode)
         self._watch = RepositoryWatch(self._loader, self._lifecycle, control.poll_interval_s)
         self._watching: asyncio.Task[None] | None = None
@@ -88,15 +94,21 @@ class ModelService:
         if not self._n_inside:
             self._emptied.set()
 
-    async def close(self) -> None:
-        """Refuse new requests and loads, answer those inside, free everything. Idempotent."""
+    async def close(self, patience_s: float | None = None) -> None:
+        """Refuse new requests and loads, answer those inside, free everything. Idempotent.
+
+        What is inside after ``patience_s`` (by default the service's) fails with ``Unavailable``.
+        """
         self.drain()
+        patience_s = self._patience_s if patience_s is None else patience_s
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
-        await self._emptied.wait()
-        await self._lifecycle.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._emptied.wait()
+        await self._lifecycle.close(0.0 if self._n_inside else patience_s)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def is_live(self) -> bool:

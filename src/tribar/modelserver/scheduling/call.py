@@ -152,6 +152,11 @@ class Call:
         self._end(is_failed=False)
         self._give(response, is_final=True)
 
+    def give_up(self, error: TribarError) -> None:
+        """The final error, though its caller still waits. What the instance still sends is dropped."""
+        self._is_cancelled = True
+        self.refuse(error, "OTHER")
+
     def refuse(self, error: TribarError, reason: str) -> None:
         """The final error, at once and whoever else waits: the queue's, or that the caller left."""
         self.is_failed = self.is_over = True
@@ -185,8 +190,7 @@ class Call:
             self._deliver(answer, is_final=is_final)
             return
         if len(self._turn.held) >= MAX_HELD and not is_final:
-            self._is_cancelled = True  # the model may stop, and what it still sends is dropped
-            self.refuse(Overloaded(f"more than {MAX_HELD} responses wait for those of earlier requests"), "OTHER")
+            self.give_up(Overloaded(f"more than {MAX_HELD} responses wait for those of earlier requests"))
             return
         self._order.give(self._turn, lambda: self._deliver(answer, is_final=is_final), is_final=is_final)
         if self._taken is not None:
