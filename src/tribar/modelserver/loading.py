@@ -30,6 +30,7 @@ from tribar.modelserver.model_config import (
 )
 from tribar.modelserver.model_config.inspection import CONFIG_FILE
 from tribar.modelserver.model_config.model_files import check_model_files
+from tribar.modelserver.model_config.validation import check_offered
 from tribar.modelserver.model_config.versions import ignored_directories
 from tribar.modelserver.repository.fingerprint import Fingerprint, take_fingerprint
 from tribar.modelserver.repository.folders import ModelFolder, ModelFolders
@@ -221,6 +222,7 @@ class ModelLoader:
     def _complete_plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         name, folder = source.folder.name, source.folder.path
         backends = frozenset(self._backends)
+        check_offered(source.config, name=name)
         fill = partial(complete, name=name, directory=folder, backends=backends)
         # the first time to learn the backend, which tells what KIND_AUTO is
         backend = self._backends[fill(source.config, gpus=None).backend]
