@@ -39,6 +39,13 @@ DIFFERENCES = (
         cases=("metadata",),
     ),
     Difference(
+        ours='The server\'s health checks over HTTP have a body: `{"live": true}`, `{"ready": true}`.',
+        tritons="An empty one.",
+        why="KServe's client reads it; Triton's clients look at the status only.",
+        answers=FINE,
+        cases=("live", "ready", "path_query"),
+    ),
+    Difference(
         ours="`/` and `/v1` are answered: they belong to the console and the OpenAI API on the same port.",
         tritons="404.",
         why="One port serves everything.",
