@@ -117,6 +117,9 @@ class ModelServerConfig:
     response_cache_bytes: int = option(
         64 << 20, Size(0), "Memory for answers of models that ask for a response cache.", key="response_cache_size"
     )
+    trace_file: str | None = option(
+        None, Text("FILE"), "File for traces of requests, which /v2/trace/setting turns on; without it there are none."
+    )
     allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
 
 

@@ -15,7 +15,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from tribar.app.accelerator import read_accelerator
+from tribar.app.accelerator import read_accelerator, read_gpus
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
 from tribar.app.front_end import FrontEnd
@@ -126,4 +126,5 @@ def _make_models(
         message = f"--model-repository needs {error.name}\ntry: pip install 'tribar[models]'"
         raise InvalidRequest(message, param="model_repository") from error
     tenant_of = None if edge.keys is None else edge.keys.tenant_of
-    return functools.partial(HostedModels, config.modelserver, machine, config.server.host, tenant_of)
+    gpus = read_gpus(os.environ)
+    return functools.partial(HostedModels, config.modelserver, machine, gpus, config.server.host, tenant_of)

@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from tribar.core.ports import UsageLedger
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
@@ -28,6 +29,7 @@ from tribar.gateway.pulse import Pulse
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
+from tribar.gateway.usage import UsageReport
 
 
 def build_app(
@@ -39,6 +41,7 @@ def build_app(
     rooms: Mapping[str, ASGIApp] = MappingProxyType({}),
     tenant_of: TenantOf | None = None,
     gate: LimitGate | None = None,
+    usage: UsageLedger | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
@@ -46,10 +49,11 @@ def build_app(
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
-    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing.
+    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing; ``usage`` is told to
+    tenants, and None to nobody.
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, gate or LimitGate(), version), rooms)
+    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, gate or LimitGate(), usage, version), rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
@@ -64,7 +68,12 @@ def build_app(
 
 
 def _routes(
-    catalog: GatewayCatalog, config: GatewayConfig, metrics_text: Callable[[], bytes], gate: LimitGate, version: str
+    catalog: GatewayCatalog,
+    config: GatewayConfig,
+    metrics_text: Callable[[], bytes],
+    gate: LimitGate,
+    usage: UsageLedger | None,
+    version: str,
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
@@ -86,6 +95,7 @@ def _routes(
     return [
         *(Route(path, endpoint, methods=["POST"], name=path) for path, endpoint in posts.items()),
         Route("/v1/models", models.index),
+        Route("/v1/usage", UsageReport(usage).answer),
         Route("/v1/models/{name:path}", models.one),
         Route("/info", info.info),
         Route("/health", info.health),
