@@ -187,7 +187,7 @@ class Switchboard:
     def _is_believed(self, line: Line, engine: str, output: Output) -> bool:
         request = line.open.get(output.uid.counter)
         if request is None:
-            return line.engine == engine  # it has ended, which its client knows
+            return line.engine == engine and not line.is_engine_gone  # where it has ended, its client knows
         if output.uid.attempt != request.attempt:
             return False
         if not request.is_started:
