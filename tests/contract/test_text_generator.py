@@ -9,6 +9,7 @@ import pytest
 from tests.unit.engine.client_rig import END, byte_text
 from tests.unit.engine.engine_rig import make_engine, running
 
+from tribar.app.cluster import ClusterModel, Seat
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
@@ -39,12 +40,27 @@ async def _engine_client() -> AsyncIterator[TextGenerator]:
 
 
 @contextlib.asynccontextmanager
+async def _cluster_model() -> AsyncIterator[TextGenerator]:
+    said = ANSWER.encode()
+    async with running(make_engine(lambda ids, n: said[len(ids) - n] if len(ids) - n < len(said) else END)) as engine:
+        model = ClusterModel("m")
+        model.seats["a"] = seat = Seat("a", EngineClient(engine.endpoint.connect, byte_text()))
+        try:
+            await seat.client.wait_ready()
+            yield model
+        finally:
+            seat.running.cancel()
+            await asyncio.wait([seat.running])
+
+
+@contextlib.asynccontextmanager
 async def _on_behalf() -> AsyncIterator[TextGenerator]:
     yield OnBehalf(FakeGenerator(speak(*ANSWER)), Caller("t", 1e9), lambda: 0.0)
 
 
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
+    "cluster-model": _cluster_model,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
 }

@@ -28,7 +28,7 @@ EXPECTED_OUTPUT_TOKENS = 256
 
 
 class Seat:
-    """One engine, and what this gateway has open there."""
+    """One engine, and what this gateway has open there. Its client runs from here on."""
 
     def __init__(self, engine: str, client: EngineClient) -> None:
         self.engine = engine

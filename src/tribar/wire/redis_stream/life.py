@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import hiredis
 
+from tribar.core.errors import Unavailable
 from tribar.wire.redis_stream.inflow import Entry, Inflow, Received
 from tribar.wire.redis_stream.keys import CLAIMER, GROUP, Keys
 from tribar.wire.redis_stream.lifeline import Began, Line
@@ -125,7 +126,7 @@ class Life:
         for line, connection in list(self._connections.items()):
             try:
                 connection.write()
-            except OSError as error:
+            except (OSError, Unavailable) as error:
                 self._break(line, connection, error)
                 continue
             self._watch(connection)
@@ -139,7 +140,7 @@ class Life:
             if events & selectors.EVENT_READ:
                 connection.read()
             connection.write()
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             self._break(line, connection, error)
             return
         self._watch(connection)
@@ -169,7 +170,7 @@ class Life:
         self._selector.unregister(connection.sock)
         connection.close()
 
-    def _break(self, line: Line, connection: RespConnection, error: OSError) -> None:
+    def _break(self, line: Line, connection: RespConnection, error: Exception) -> None:
         _log.info("the connection to Redis for %s broke: %s", line, error)
         self._detach(connection)
         del self._connections[line]

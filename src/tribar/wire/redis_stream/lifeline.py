@@ -24,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tribar.core.errors import Unavailable
 from tribar.wire.redis_stream.address import RedisAddress
 from tribar.wire.redis_stream.envelopes import Registration, encode
 from tribar.wire.redis_stream.keys import GROUP, Keys
@@ -32,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 BEATS_PER_LIFE = 5
 RETRY_S = 0.2
+MAX_ORDERS = 64
+"""Far more than there can be: one for each connection, and the end of a life."""
+
 LEGACY_LIVES = 12
 """What a dead engine leaves behind is kept for so many times ``liveness_s``, for gateways to claim."""
 
@@ -120,7 +124,7 @@ class Lifeline:
             socket_connect_timeout=liveness_s / 2,
             retry=Retry(NoBackoff(), 0),
         )
-        self._orders: queue.SimpleQueue[Line | _GiveUp | None] = queue.SimpleQueue()
+        self._orders: queue.Queue[Line | _GiveUp | None] = queue.Queue(MAX_ORDERS)
         self._is_closing = threading.Event()
         self._engine: str | None = None
         self._run_id = ""
@@ -174,7 +178,7 @@ class Lifeline:
                         self._report(Redialed(line, self._address.dial(self._liveness_s / 2)))
                         line = None
                 self._is_away = False
-            except (redis.RedisError, OSError) as error:
+            except (redis.RedisError, OSError, Unavailable) as error:
                 self._away(error)
                 self._is_closing.wait(RETRY_S)
             if self._engine is not None and line is None:

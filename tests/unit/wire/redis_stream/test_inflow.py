@@ -27,7 +27,7 @@ class Rig:
 
     def take(self, *, can_read: bool = True) -> list[object]:
         self.inflow.settle(can_read=can_read)
-        messages = [message for _, message in self.received]
+        messages: list[object] = [message for _, message in self.received]
         self.received.clear()
         return messages
 
