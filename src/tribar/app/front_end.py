@@ -23,7 +23,7 @@ from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
 from tribar.app.edge import Edge
 from tribar.app.hosted_engine import HostedEngine
-from tribar.app.hosting import Hosted, Models
+from tribar.app.hosting import Hosted, LanguageModel, Models
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
 from tribar.app.limiting import Limiting
@@ -49,7 +49,10 @@ _process_log = logging.getLogger("tribar.process")
 
 
 class FrontEnd:
-    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it."""
+    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it.
+
+    The language model runs on an engine of this server, or (``make_cluster``) on those of a cluster.
+    """
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class FrontEnd:
         edge: Edge,
         *,
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
+        make_cluster: Callable[[CollectorRegistry], LanguageModel] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
     ) -> None:
         self._server = server
@@ -67,6 +71,7 @@ class FrontEnd:
         self._directory = directory
         self._edge = edge
         self._language_model = language_model
+        self._make_cluster = make_cluster
         self._make_models = make_models
         self._registry = CollectorRegistry()
         self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
@@ -88,7 +93,7 @@ class FrontEnd:
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: self._limited(engine.served())}),
+            StaticCatalog({} if engine is None else {engine.name: self._limited(engine.served())}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
@@ -116,7 +121,9 @@ class FrontEnd:
             await self._stores.close()
         return 0
 
-    def _engine(self) -> HostedEngine | None:
+    def _engine(self) -> LanguageModel | None:
+        if self._make_cluster is not None:
+            return self._make_cluster(self._registry)
         if self._language_model is None:
             return None
         opened, resolved = self._language_model

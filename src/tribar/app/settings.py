@@ -21,6 +21,7 @@ from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
 from tribar.app.config import (
+    ClusterConfig,
     EngineConfig,
     LimitingConfig,
     ModelConfig,
@@ -39,6 +40,7 @@ ROOMS: dict[str, type[Any]] = {
     "modelserver": ModelServerConfig,
     "server": ServerConfig,
     "stores": StoresConfig,
+    "cluster": ClusterConfig,
     "limiting": LimitingConfig,
 }
 
