@@ -28,6 +28,7 @@ NAMES = (
     "identity",
     "onnx_backend",
     "redis_wire",
+    "sql_pool",
 )
 
 
