@@ -39,6 +39,11 @@ class Seat:
         self.n_tokens = 0
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its client runs no more, or is about to."""
+        return self.running.done() or bool(self.running.cancelling())
+
+    @property
     def is_usable(self) -> bool:
         """Whether it may get new requests."""
         return not self.is_leaving and self.client.is_ready
@@ -190,14 +195,15 @@ class HostedCluster:
         seats, engines = self._model.seats, self._gateway.engines
         for engine, registration in engines.items():
             card = registration.card
-            if engine not in seats and not registration.is_leaving and card.name == self.name:
+            has_seat = engine in seats and not seats[engine].has_ended
+            if not has_seat and not registration.is_leaving and card.name == self.name:
                 if card.vocab_size < len(self._opened.text.tokenizer.token_bytes):
                     _log.error("engine %s serves another model named %s: it is left alone", engine, card.name)
                     continue
                 seats[engine] = self._seat(engine)
         for engine, seat in list(seats.items()):
             seat.is_leaving = engine not in engines or engines[engine].is_leaving
-            if engine not in engines and seat.running.done():
+            if engine not in engines and seat.has_ended:
                 del seats[engine]
             elif engine not in engines and not seat.n_open:
                 seat.running.cancel()

@@ -220,7 +220,8 @@ class RedisStreamGateway:
         self._leavers = {n: m for n, m in models.items() if n not in living or living[n].is_leaving}
         if self._leavers:
             self._has_leavers.set()
-        if living.keys() != self._engines.keys():
+        before = {name: registration.is_leaving for name, registration in self._engines.items()}
+        if {name: registration.is_leaving for name, registration in living.items()} != before:
             self._changed.set()
         self._engines = self._dispatch.engines = living
 

@@ -124,6 +124,8 @@ class Life:
     def write(self) -> None:
         """Send what the kernel takes."""
         for line, connection in list(self._connections.items()):
+            if not connection.wants_write:
+                continue
             try:
                 connection.write()
             except (OSError, Unavailable) as error:

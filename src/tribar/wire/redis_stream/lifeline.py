@@ -91,7 +91,17 @@ class GatewaysGone:
         """Nobody handles this event any more."""
 
 
-Event = Began | Redialed | Ended | GatewaysGone
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """The thread has ended by a fault of ours: this engine can only be started again."""
+
+    error: Exception
+
+    def discard(self) -> None:
+        """Nobody handles this event any more."""
+
+
+Event = Began | Redialed | Ended | GatewaysGone | Broke
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,13 @@ class Lifeline:
         self._redis.close()
 
     def _run(self) -> None:
+        try:
+            self._live()
+        except Exception as error:
+            self._report(Broke(error))
+            raise
+
+    def _live(self) -> None:
         line: Line | None = None
         while not self._is_closing.is_set():
             try:
