@@ -223,6 +223,7 @@ async def test_without_redis_every_send_is_refused_at_once_and_what_is_open_fail
             channel, key = await line(gateway, engine, 1)
             await channel.send(request(Uid(1, 0)))
             await engine.submit()
+            await gateway.connect(engine.name)  # the answer to the Submit is here by then
             server.kill()
             await until(lambda: not gateway.engines, gateway)
             with pytest.raises(Unavailable, match="Redis is away"):
@@ -257,3 +258,55 @@ async def test_a_cut_connection_loses_nothing(site: Site) -> None:
                 terminal = output.terminal
         assert (ids, terminal) == ([0, 1, 2, 3, 4, 5], FINISHED)
         await polling
+
+
+async def test_a_redis_that_stands_still_is_away_too() -> None:
+    """Connections stay open and nothing answers: the bound holds all the same, and the end is the same."""
+    with valkey() as server, redis.Redis.from_url(server.url) as client:
+        site = Site(server, client)
+        async with site.gateway() as gateway, site.engine(gateway) as engine:
+            channel, key = await line(gateway, engine, 1)
+            await channel.send(request(Uid(1, 0)))
+            await engine.submit()
+            await gateway.connect(engine.name)  # the answer to the Submit is here by then
+            server.freeze()
+            try:
+                await until(lambda: not gateway.engines, gateway)
+                with pytest.raises(Unavailable, match="Redis is away"):
+                    await channel.send(request(Uid(1, 1)))
+                with pytest.raises(Unavailable, match="Redis"):
+                    await asyncio.wait_for(channel.receive(), 4 * LIVENESS_S)
+                assert (key, None) in await engine.poll_for(2 * LIVENESS_S)
+            finally:
+                server.thaw()
+            await until(lambda: bool(set(gateway.engines) - {engine.name}), gateway)
+            [engine.name] = set(gateway.engines) - {engine.name}
+            await line(gateway, engine, 2)
+
+
+async def test_a_full_redis_refuses_requests_and_delays_output() -> None:
+    with valkey("--maxmemory-policy", "noeviction") as server, redis.Redis.from_url(server.url) as client:
+        site = Site(server, client)
+        async with site.gateway() as gateway, site.engine(gateway) as engine:
+            channel, key = await line(gateway, engine, 1)
+            await channel.send(request(Uid(1, 0)))
+            await engine.submit()
+            client.config_set("maxmemory", 1)
+            await channel.send(request(Uid(1, 1)))
+            [output] = await outputs(channel)
+            assert isinstance(output.terminal, Failed)
+            assert (output.uid, output.terminal.error) == (Uid(1, 1), "Overloaded")
+            for step in range(3):
+                engine.answer(key, Uid(1, 0), [step])
+            assert (key, None) not in await engine.poll_for(2 * LIVENESS_S), "full is not away"
+            client.config_set("maxmemory", 0)
+            engine.answer(key, Uid(1, 0), [], FINISHED)
+            polling = asyncio.create_task(engine.poll_for(1.0))
+            ids: list[int] = []
+            terminal = None
+            while terminal is None:
+                for output in await outputs(channel):
+                    ids += output.ids
+                    terminal = output.terminal
+            assert (ids, terminal) == ([0, 1, 2], FINISHED)
+            await polling

@@ -248,14 +248,22 @@ class Lifeline:
             body, lifetime_ms = encode(registration), int(1000 * self._liveness_s)
             pipeline.set(keys.engine(engine), body, px=lifetime_ms, xx=not is_first)
             pipeline.hset(keys.engines, engine, registration.card.name)
-            for key in (keys.engines, keys.requests(engine), keys.control(engine)):
-                pipeline.pexpire(key, self._legacy_ms)
+            pipeline.pexpire(keys.engines, self._legacy_ms)
+            # A Redis that is full takes no SET, but it can still be told that we live.
+            pipeline.pexpire(keys.engine(engine), lifetime_ms)
+            pipeline.pexpire(keys.requests(engine), self._legacy_ms)
+            pipeline.pexpire(keys.control(engine), self._legacy_ms)
             pipeline.info("server")
             pipeline.time()
             for gateway in gateways:
                 pipeline.exists(keys.output(gateway))
-            is_there, _, _, has_requests, has_control, server, server_time, *n_streams = pipeline.execute()
-        if not (is_there and has_requests and has_control):
+            replies = pipeline.execute(raise_on_error=False)
+        refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+        if refused is not None and (is_first or not isinstance(refused, redis.exceptions.OutOfMemoryError)):
+            raise refused
+        _, _, _, *are_there, server, server_time = replies[:8]
+        n_streams = replies[8:]
+        if not all(are_there):
             return ""
         self.clock_ahead_s = server_time[0] + server_time[1] / 1e6 - time.time()
         self._renewed_s = started_s
