@@ -16,6 +16,7 @@ from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
 def reference_model() -> Any:
     path = Path(fetch_model(DEFAULT_MODEL))
     with pytest.MonkeyPatch.context() as patch:
-        # asked for anew for every module of the model, always the same
+        # the file is read once more for its configuration, the map made anew for every module
+        patch.setattr(gguf, "GGUFReader", functools.cache(gguf.GGUFReader))
         patch.setattr(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map))
         return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
