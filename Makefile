@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= python3
 MODEL ?=
 bin := $(VENV)/bin
+# Twice the cores of a small machine: half of the time tests wait for servers to start, to drain and to time out.
+workers := 4
 native := $(wildcard native/*.* native/src/*.* native/src/*/*.* native/src/*/*/*.*)
 
 .PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread check-levels check-neon \
@@ -14,10 +16,10 @@ serve: install
 	$(bin)/tribar serve $(MODEL)
 
 test: $(VENV)/.test
-	$(bin)/python -m pytest -m "not long" -n 2
+	$(bin)/python -m pytest -m "not long" -n $(workers) --dist worksteal
 
 test-all: cross-tools lint $(VENV)/.test sanitize-address sanitize-undefined sanitize-thread check-levels check-neon
-	$(bin)/python -m pytest -n 2
+	$(bin)/python -m pytest -n $(workers) --dist worksteal
 
 # The native tests against a build of its own with that sanitizer. The runtime must come first in the process, and the
 # plain interpreter must not see the installed module: hence the preload and the path.

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         endpoint.close()
         return _give_up(error.message, EX_CONFIG)
     loop = EngineLoop(endpoint, scheduler, runner, spec.card(info), grammars, depth=info.depth)
-    _stop_on_signals(loop, spec.grace_s)
+    _stop_on_signals(loop, endpoint, spec.grace_s)
     try:
         loop.run()
     except Internal:  # the loop has logged it
@@ -79,7 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _stop_on_signals(loop: EngineLoop, grace_s: float) -> None:
+def _stop_on_signals(loop: EngineLoop, endpoint: UnixSocketEndpoint, grace_s: float) -> None:
     """SIGTERM and SIGINT: the first drains with the grace, the next one without."""
     graces_s = iter([grace_s])
 
@@ -88,6 +88,7 @@ def _stop_on_signals(loop: EngineLoop, grace_s: float) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    endpoint.wake_on_signals()
 
 
 def _give_up(message: str, exit_code: int) -> int:
