@@ -14,7 +14,7 @@ from tribar.modelserver.http.exchange import JSON, Answer, Endpoint, Exchange
 from tribar.modelserver.http.generate import Generation
 from tribar.modelserver.http.inference import Inference
 from tribar.modelserver.http.models import ModelEndpoints
-from tribar.modelserver.http.overdue import Overdue
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.http.repository import RepositoryEndpoints
 from tribar.modelserver.http.setting_endpoints import SettingEndpoints

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.types import Receive
 
-from tribar.modelserver.http.overdue import Overdue
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.http.problem import client_left
 
 PATIENCE_S: Final = 0.05

@@ -10,7 +10,7 @@ from tribar.modelserver.http.departure import Departure
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
 from tribar.modelserver.http.infer_request import InferCall, read_call
 from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
-from tribar.modelserver.http.overdue import Overdue
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.http.raw_request import json_length, raw_call
 from tribar.modelserver.http.regions import Delivery
 from tribar.modelserver.service import Service
