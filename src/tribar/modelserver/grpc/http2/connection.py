@@ -96,8 +96,9 @@ class Connection(asyncio.Protocol, Generic[H]):
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``asyncio.Protocol``."""
         shared = self._shared
+        self._is_over = True
+        self._sender.lose()
         self._leave_streams()
-        self._sender.close()
         self._keep_alive.close()
         shared.handshakes.discard(self)
         shared.stalls.discard(self)

@@ -16,12 +16,14 @@ _TURN_BYTES: Final = 2**18
 """Written before other connections have their turn."""
 _SHARE_BYTES: Final = 2**16
 """Written of one stream before others have theirs."""
+_FLUSH_BYTES: Final = 2**16
+"""Written without waiting for the end of the turn."""
 _MAX_CONTROL_BYTES: Final = 2**16
 """Of answers to PING, SETTINGS and the like, for a peer that does not read them."""
 
 
 class Sender:
-    """Writes frames. Those of one turn of uvloop's go to the socket together.
+    """Writes frames. Those of one turn of the event loop go to the socket together.
 
     ``room`` counts what waits, and who takes nothing for longer than ``stalls`` allow is left: a stream for itself,
     the connection where the socket takes nothing.
@@ -31,10 +33,12 @@ class Sender:
         "_is_closed",
         "_loop",
         "_n_control_bytes",
+        "_n_unwritten_bytes",
         "_ready",
         "_short",
         "_stalls",
         "_transport",
+        "_unwritten",
         "_will_pump",
         "has_sent",
         "is_paused",
@@ -59,13 +63,15 @@ class Sender:
         self._will_pump = False
         self._is_closed = False
         self._n_control_bytes = 0
+        self._unwritten: list[Buffer] = []
+        self._n_unwritten_bytes = 0
         transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
 
     def write(self, data: Buffer) -> None:
         """A part of a stream."""
         if not self._is_closed:
             self.has_sent = True
-            self._transport.write(data)
+            self._write(data)
 
     def write_control(self, data: bytes) -> None:
         """What the protocol asks for. A peer that makes us say much and reads nothing loses its connection."""
@@ -76,7 +82,7 @@ class Sender:
             if self._n_control_bytes > _MAX_CONTROL_BYTES:
                 self.abort()
                 return
-        self._transport.write(data)
+        self._write(data)
 
     def take_window(self, stream: Stream, n_bytes: int) -> bool:
         """Whether all of this many bytes may be sent at once, as one frame; then they are taken from the windows."""
@@ -147,11 +153,37 @@ class Sender:
         self._transport.abort()
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Nothing is sent any more but what is written already."""
+        self.flush()
+        self.lose()
+
+    def lose(self) -> None:
+        """There is nobody any more to send anything to."""
         self._is_closed = True
+        self._unwritten.clear()
         self._ready.clear()
         self._short.clear()
         self._stalls.discard(self)
+
+    def flush(self) -> None:
+        """Give the socket what was written in this turn."""
+        unwritten = self._unwritten
+        if not unwritten or self._is_closed:
+            return
+        self._unwritten = []
+        self._n_unwritten_bytes = 0
+        if len(unwritten) == 1:
+            self._transport.write(unwritten[0])
+        else:
+            self._transport.writelines(unwritten)
+
+    def _write(self, data: Buffer) -> None:
+        if not self._unwritten:
+            self._loop.call_soon(self.flush)
+        self._unwritten.append(data)
+        self._n_unwritten_bytes += len(data)
+        if self._n_unwritten_bytes >= _FLUSH_BYTES:
+            self.flush()
 
     def _pump(self) -> None:
         self._will_pump = False

@@ -157,11 +157,10 @@ class Stream:
         return n_sent
 
     async def drained(self) -> None:
-        """Wait until nothing is pending, or nobody takes it any more."""
+        """Wait until nothing is pending, or nobody takes it any more. For one task at a time."""
         while self._pending and self.is_open:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
 
     def give_back(self) -> None:
         """More may come, as much as was received."""
