@@ -65,6 +65,7 @@ class Listener:
             ),
             handshakes=Overdue(options.handshake_s),
             stalls=Overdue(options.stall_s),
+            farewells=Overdue(_FAREWELL_S),
             max_connections=options.max_connections,
         )
         self._server: asyncio.Server | None = None

@@ -48,6 +48,7 @@ class Shared(Generic[H]):
     keep_alive: KeepAliveOptions
     handshakes: Overdue
     stalls: Overdue
+    farewells: Overdue
     max_connections: int
     connections: "set[Connection[H]]" = field(default_factory=set)
     has_none: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,6 +103,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         self._keep_alive.close()
         shared.handshakes.discard(self)
         shared.stalls.discard(self)
+        shared.farewells.discard(self)
         shared.connections.discard(self)
         if not shared.connections:
             shared.has_none.set()
@@ -179,7 +181,11 @@ class Connection(asyncio.Protocol, Generic[H]):
             self._end(Code.NO_ERROR, "the server stops")
 
     def _end(self, code: Code, text: str) -> None:
-        """Say why, and leave as soon as that is sent."""
+        """Say why, and leave as soon as that is sent.
+
+        After a fault the client has to say so first, or has ``farewells``: what it still sends would have its socket
+        forget our words.
+        """
         if self._is_over:
             return
         self._is_over = True
@@ -188,8 +194,12 @@ class Connection(asyncio.Protocol, Generic[H]):
             self._sender.write_control(frames.goaway(self._last_id, code, text))
         self._leave_streams()
         self._sender.close()
-        self._shared.stalls.add(self)
-        self._transport.close()
+        if code is Code.NO_ERROR:
+            self._shared.stalls.add(self)
+            self._transport.close()
+        else:
+            self._shared.farewells.add(self)
+            self._transport.write_eof()
 
     def _leave_streams(self) -> None:
         streams, self._streams = self._streams, {}
