@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import numpy as np
@@ -20,6 +20,29 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 MIB = 1 << 20
 ANY_SIZE = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class CountingGate(asyncio.Event):
+    """Tells when as many as expected stand before it, and when all those have given up."""
+
+    def __init__(self, n_expected: int) -> None:
+        super().__init__()
+        self.n_expected = n_expected
+        self.n_entered = self.n_cancelled = 0
+        self.all_entered = asyncio.Event()
+        self.all_cancelled = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.n_entered += 1
+        if self.n_entered == self.n_expected:
+            self.all_entered.set()
+        try:
+            return await super().wait()
+        except asyncio.CancelledError:
+            self.n_cancelled += 1
+            if self.n_cancelled == self.n_expected:
+                self.all_cancelled.set()
+            raise
 
 
 def asked(content: bytes, request_id: str = "") -> ModelInferRequest:
@@ -53,7 +76,7 @@ async def test_large_messages_on_a_stream() -> None:
 
 async def test_a_hundred_calls_at_the_same_time_on_one_connection() -> None:
     """All of them are inside at once, and each gets its own answer."""
-    gate = Gate()
+    gate = CountingGate(100)
     service = FakeService({"identity": identity(gate=gate)})
     async with serving(service) as address, aio_client.InferenceServerClient(address) as client:
 
@@ -66,8 +89,7 @@ async def test_a_hundred_calls_at_the_same_time_on_one_connection() -> None:
 
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(ask(number)) for number in range(100)]
-            while len(service.requests) < 100:
-                await asyncio.sleep(0)
+            await gate.all_entered.wait()
             gate.set()
     assert [call.result() for call in calls] == list(range(100))
 
@@ -108,7 +130,7 @@ async def test_new_calls_find_another_server_while_one_stops() -> None:
 
 async def test_clients_that_vanish_leave_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """In the middle of unary calls and of streams: the work is cancelled, the places are free, the log is empty."""
-    gate = Gate()
+    gate = CountingGate(4 + 4 * 3)
     service = FakeService({"identity": identity(gate=gate), "repeat": repeat([1])})
     program = (
         "import os, sys, time, grpc\n"
@@ -129,11 +151,9 @@ async def test_clients_that_vanish_leave_nothing(caplog: pytest.LogCaptureFixtur
             asked(b"1234").SerializeToString().hex(),
             stdin=asyncio.subprocess.PIPE,
         )
-        while len(service.requests) < 4 + 4 * 3:
-            await asyncio.sleep(0.01)
-        await client.communicate()
-        while service.n_cancelled < 4 + 4 * 3:
-            await asyncio.sleep(0.01)
+        await gate.all_entered.wait()
+        await client.communicate(b"")
+        await gate.all_cancelled.wait()
         gate.set()
         async with grpc.aio.insecure_channel(address) as channel:
             answers = [channel.unary_unary(INFER)(asked(b"1234").SerializeToString()) for _ in range(8)]
