@@ -15,10 +15,14 @@ MAX_DEADLINE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never"."""
+    """``tenant`` and ``key`` (an id, not the key itself) are empty where no keys are configured.
+
+    ``expires_s`` is a monotonic time, None is "never".
+    """
 
     tenant: str = ""
     expires_s: float | None = None
+    key: str = ""
 
 
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
@@ -32,7 +36,8 @@ def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
             message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
-    return Caller(scope["state"].get("tenant", ""), expires_s)
+    state = scope["state"]
+    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""))
 
 
 class OnBehalf:

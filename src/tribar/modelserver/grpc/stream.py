@@ -9,8 +9,9 @@ from tribar.core.errors import Cancelled, Internal, InvalidRequest, NotFound, Ov
 from tribar.core.inference import InferResponse
 from tribar.modelserver.grpc.call import StreamCall
 from tribar.modelserver.grpc.http2.stream import Buffer
-from tribar.modelserver.grpc.infer_reader import InferCall, InferReader
+from tribar.modelserver.grpc.infer_reader import InferReader
 from tribar.modelserver.grpc.infer_writer import InferWriter, empty_final, error_in_stream, in_stream
+from tribar.modelserver.infer_call import InferCall
 from tribar.modelserver.service import Service
 
 _log = logging.getLogger(__name__)
