@@ -27,6 +27,7 @@ NAMES = (
     "dynamic_batching",
     "identity",
     "onnx_backend",
+    "sql_pool",
 )
 
 

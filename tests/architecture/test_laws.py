@@ -68,6 +68,8 @@ SUITES = {
     "EngineEndpoint": ({"poll", "drop", "wake", "close"}, "lines.py"),
     "KvAllocator": ({"admit", "grow", "release", "usage"}, "test_kv_allocator.py"),
     "TextGenerator": ({"card", "prepare", "generate"}, "test_text_generator.py"),
+    "Buckets": ({"reserve", "settle", "renew"}, "test_buckets.py"),
+    "UsageLedger": ({"add", "totals"}, "test_usage_ledger.py"),
 }
 """A seam's verbs, by which its implementations are found, and where its contract suite lists them."""
 
@@ -94,6 +96,7 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
         "PrefixCachedKv",
         "ContiguousKv",
         "Batcher",
+        "Meters",
         "ResponseCache",
     ],
 )

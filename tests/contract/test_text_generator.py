@@ -15,6 +15,10 @@ from tribar.core.ports import TextGenerator
 from tribar.core.requests import GenerateRequest, IdsPrompt
 from tribar.engine.client import EngineClient
 from tribar.gateway.caller import Caller, OnBehalf
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.limited import Limited
+from tribar.gateway.limits.rules import Allowance, Rule, RuleBook
+from tribar.stores.buckets.memory import MemoryBuckets
 
 ANSWER = "abé"
 
@@ -43,10 +47,17 @@ async def _on_behalf() -> AsyncIterator[TextGenerator]:
     yield OnBehalf(FakeGenerator(speak(*ANSWER)), Caller("t", 1e9), lambda: 0.0)
 
 
+@contextlib.asynccontextmanager
+async def _limited() -> AsyncIterator[TextGenerator]:
+    rules = RuleBook([Rule(allowance=Allowance(tokens_per_minute=10**9, concurrent_requests=1), model="*")])
+    yield Limited(FakeGenerator(speak(*ANSWER)), LimitGate(MemoryBuckets(), rules))
+
+
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
+    "limited": _limited,
 }
 
 

@@ -111,7 +111,6 @@ class FrontEnd:
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
         finally:
-            self._watchdog.stop()
             catalog.drain()
             await asyncio.gather(*(part.stop(self._server.drain_timeout_s) for part in parts))
             await http.stop()
@@ -119,6 +118,7 @@ class FrontEnd:
                 task.cancel()
             await self._limiting.stop()
             await self._stores.close()
+            self._watchdog.stop()
         return 0
 
     def _engine(self) -> LanguageModel | None:
