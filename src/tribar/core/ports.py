@@ -1,9 +1,12 @@
 """The ports through which rooms meet. Implementations are bound in ``app``; nobody imports a sibling room."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
 
@@ -52,6 +55,62 @@ class ModelCatalog(Protocol):
 
     def is_ready(self) -> bool:
         """Whether every model that was asked for can serve."""
+        ...
+
+
+class KeyValueStore(Protocol):
+    """Bytes by key, each for a limited time. Full, it forgets what was not used for longest; it may forget anything.
+
+    All methods raise ``Unavailable`` where a server that holds the values does not answer.
+    """
+
+    async def get(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """The values, in the order of ``keys``; None where there is none (any more)."""
+        ...
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Keep ``value`` for ``ttl_s``, in place of an older one."""
+        ...
+
+    async def put_if_absent(self, key: str, value: bytes, ttl_s: float) -> bytes:
+        """Keep ``value`` unless there is one already. Returns the one that is there now, whose time starts anew."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> int:
+        """Forget them. Returns how many there were."""
+        ...
+
+    def keys(self, prefix: str) -> AsyncIterator[str]:
+        """The keys that begin with ``prefix``, in no order; those that come and go meanwhile may be missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A vector that was found; ``similarity`` is the cosine, -1 to 1."""
+
+    key: str
+    similarity: float
+
+
+class VectorIndex(Protocol):
+    """The nearest of many unit vectors, partition by partition. Full, it forgets; it may forget anything.
+
+    Vectors are float32 of shape (dimension,), of unit length; the dimension is the partition's own, as its first
+    vector has it. Work above a millisecond leaves the event loop. All methods raise ``Unavailable`` where a server does
+    not answer.
+    """
+
+    async def insert(self, partition: str, key: str, vector: NDArray[np.float32]) -> None:
+        """Add it, in place of an older vector of ``key``, whatever partition that was in."""
+        ...
+
+    async def search(self, partition: str, vector: NDArray[np.float32], k: int) -> Sequence[Neighbour]:
+        """At most ``k``, nearest first. An index may miss some that are not near (cosine below a half)."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove them; those that are not there are passed over."""
         ...
 
 
