@@ -115,6 +115,53 @@ class VectorIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class EmbedderCard:
+    """What an embedder is. Vectors of different cards must never meet in one index.
+
+    ``fingerprint`` is a hash over the weights (of a remote model: over its address and name); ``max_tokens`` bounds one
+    text, special tokens included.
+    """
+
+    name: str
+    fingerprint: str
+    dimension: int
+    max_tokens: int
+
+    @property
+    def id(self) -> str:
+        """One word for name, weights and dimension, to be stored beside every vector."""
+        return f"{self.name}@{self.fingerprint}/{self.dimension}"
+
+
+class Embedder(Protocol):
+    """Texts to vectors. A context manager's worth of resources: whoever made it awaits ``close``."""
+
+    def card(self) -> EmbedderCard:
+        """Known from the start and never changing."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
+        """Float32 (len(texts), dimension), each row of unit length; row i depends on text i alone.
+
+        A text over ``max_tokens`` raises ``TooLarge`` naming its index, or loses its end where ``truncate`` is true. An
+        empty text raises ``InvalidRequest``. ``Overloaded`` when too many calls wait. Work leaves the event loop.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free threads and connections. Later calls of ``embed`` raise ``Unavailable``."""
+        ...
+
+
+class AnswerJudge(Protocol):
+    """Says whether a cached answer would have served as well as the fresh one: the semantic cache's shadow check."""
+
+    async def is_same(self, question: str, cached: str, fresh: str) -> bool:
+        """Whether both answers tell the asker the same. Raises what its embedder or model raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """A process as data: ``target`` is run as ``python -m target`` with ``arguments``.
 
