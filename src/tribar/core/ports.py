@@ -148,6 +148,10 @@ class Embedder(Protocol):
         """
         ...
 
+    async def count_tokens(self, texts: Sequence[str]) -> int:
+        """Tokens of all texts together, for billing; an estimate where the tokenizer is elsewhere."""
+        ...
+
     async def close(self) -> None:
         """Free threads and connections. Later calls of ``embed`` raise ``Unavailable``."""
         ...

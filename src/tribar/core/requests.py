@@ -95,7 +95,8 @@ class CacheWish:
 class GenerateRequest:
     """One generation, as every front (OpenAI, KServe, the LLM class) asks for it.
 
-    ``n`` is how many times the caller runs it, for as many choices. ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored.
+    ``n`` is how many times the caller runs it, for as many choices. ``cache`` is what it says about stored answers.
+    ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored.
     ``truncate_prompt`` keeps so many tokens at the prompt's end (at least 1; None all of them). ``stop`` are
     non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
     disables. ``tenant`` separates prefix caches and shares the engine fairly. Lower ``priority`` is served first.

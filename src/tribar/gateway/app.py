@@ -9,19 +9,24 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from tribar.core.ports import Embedder
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
+from tribar.gateway.cache_routes import CacheRoutes
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.dispatch import Dispatch
 from tribar.gateway.endpoint import Dialect, GenerateEndpoint
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
 from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
+from tribar.gateway.openai.embeddings import Embeddings
 from tribar.gateway.openai.models import Models
 from tribar.gateway.openai.tokenization import Detokenize, Tokenize
 from tribar.gateway.openapi import openapi_route
 from tribar.gateway.operations import Operations
 from tribar.gateway.pulse import Pulse
+from tribar.gateway.semantic_cache.administration import CacheAdministration
+from tribar.gateway.semantic_cache.generator import CACHE_HEADERS
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
@@ -35,6 +40,8 @@ def build_app(
     observe: Observer = log_access,
     rooms: Mapping[str, ASGIApp] = MappingProxyType({}),
     tenant_of: TenantOf | None = None,
+    embedders: Mapping[str, Embedder] = MappingProxyType({}),
+    cache: CacheAdministration | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
@@ -42,10 +49,10 @@ def build_app(
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
-    everybody in as the tenant "".
+    everybody in as the tenant "". ``embedders`` are served by these names; ``cache`` administers the semantic cache.
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, version), rooms)
+    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, embedders, cache, version), rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
@@ -59,12 +66,18 @@ def build_app(
 
 
 def _routes(
-    catalog: GatewayCatalog, config: GatewayConfig, metrics_text: Callable[[], bytes], version: str
+    catalog: GatewayCatalog,
+    config: GatewayConfig,
+    metrics_text: Callable[[], bytes],
+    embedders: Mapping[str, Embedder],
+    cache: CacheAdministration | None,
+    version: str,
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
     info = TgiInfo(catalog, version)
     room, pulse = BodyRoom(config.max_all_bodies_bytes), Pulse()
+    cache_routes = CacheRoutes(cache, config, room)
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
         return GenerateEndpoint(dialect, catalog, config, room, pulse)
@@ -72,6 +85,8 @@ def _routes(
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),
         "/v1/completions": generate(COMPLETIONS),
+        "/v1/embeddings": Embeddings(embedders, config, room),
+        "/v1/cache/feedback": cache_routes.report,
         "/tokenize": Tokenize(catalog, config, room),
         "/detokenize": Detokenize(catalog, config, room),
         "/generate": TgiErrors(generate(GENERATE)),
@@ -82,6 +97,8 @@ def _routes(
         *(Route(path, endpoint, methods=["POST"], name=path) for path, endpoint in posts.items()),
         Route("/v1/models", models.index),
         Route("/v1/models/{name:path}", models.one),
+        Route("/v1/cache", cache_routes.invalidate, methods=["DELETE"]),
+        Route("/v1/cache/{id}", cache_routes.one),
         Route("/info", info.info),
         Route("/health", info.health),
         Route("/health/live", operations.live),
@@ -99,8 +116,8 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            expose_headers=["X-Request-Id", "Retry-After", *CACHE_HEADERS],
         )
     ]

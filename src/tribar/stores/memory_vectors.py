@@ -2,9 +2,9 @@
 
 A signature has one bit for each of 512 random directions: the side of it on which the vector lies. Two vectors at an
 angle t differ in a share t / pi of the bits (Charikar, "Similarity Estimation Techniques from Rounding Algorithms",
-2002), so counting differing bits, 64 at a time, orders vectors by their angle up to a deviation of about 2 % of the bits.
-The nearest ``SHORTLIST`` of this order are compared by their cosines. An insertion or a deletion costs one row, and a
-row 64 bytes and two for each dimension; up to ``SHORTLIST`` vectors the search is exact.
+2002), so counting differing bits, 64 at a time, orders vectors by their angle, give or take some 2 % of the bits. The
+first ``SHORTLIST`` of this order are compared by their cosines. An insertion or a deletion costs one row, and a row
+64 bytes and two for each dimension. Up to ``SHORTLIST`` vectors the search is exact.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class MemoryVectorIndex:
     async def delete(self, keys: Sequence[str]) -> None:
         """See ``VectorIndex``."""
         async with self._turn:
-            await self._run(len(self._places), lambda: [self._delete(key) for key in keys])
+            await self._run(len(self._places), lambda: self._delete_all(keys))
 
     def close(self) -> None:
         """End the thread. The index is of no use any more."""
@@ -112,6 +112,10 @@ class MemoryVectorIndex:
         if found:
             self._places.move_to_end(found[0].key)
         return found
+
+    def _delete_all(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._delete(key)
 
     def _delete(self, key: str) -> None:
         name = self._places.pop(key, None)

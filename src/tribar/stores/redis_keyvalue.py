@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from tribar.stores.redis_pool import RedisPool
 
@@ -25,8 +26,7 @@ class RedisKeyValueStore:
         if not keys:
             return []
         with self._pool.client() as redis:
-            found: list[bytes | None] = await redis.mget(self._names(keys))
-            return found
+            return cast("list[bytes | None]", await redis.mget(self._names(keys)))
 
     async def put(self, key: str, value: bytes, ttl_s: float) -> None:
         """See ``KeyValueStore``."""

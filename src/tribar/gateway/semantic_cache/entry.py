@@ -32,6 +32,11 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     prompt_tail: tuple[int, ...]
 
     @property
+    def n_bytes(self) -> int:
+        """About what it takes."""
+        return sum(len(piece.text.encode()) + 4 * len(piece.token_ids) for piece in self.pieces)
+
+    @property
     def text(self) -> str:
         """All of it."""
         return "".join(piece.text for piece in self.pieces)

@@ -35,13 +35,20 @@ class Freshness:
         names = _names(tenant, wish)
         return {name: await self._store.put_if_absent(name, _new_mark(), self._ttl_s) for name in names}
 
-    async def are_standing(self, marks: Mapping[str, bytes]) -> bool:
-        """Whether an entry with ``marks`` may be given out."""
-        return list(marks.values()) == list(await self._store.get(list(marks)))
+    async def standing(self, entries: Sequence[Mapping[str, bytes]]) -> list[bool]:
+        """Of entries with these marks, whether each may still be given out."""
+        names = list({name for marks in entries for name in marks})
+        now = dict(zip(names, await self._store.get(names), strict=True))
+        return [all(now[name] == mark for name, mark in marks.items()) for marks in entries]
 
     async def invalidate(self, tenant: str, scope: Scope, name: str = "") -> bool:
         """Take the mark away. Returns whether there was one; without, nothing was stored that depends on it."""
         return await self._store.delete([_name(tenant, scope, name)]) > 0
+
+
+def covers(marks: Mapping[str, bytes], tenant: str, wish: CacheWish) -> bool:
+    """Whether an entry with ``marks`` noted every tag that is asked for: their invalidation has to reach it."""
+    return marks.keys() >= {_name(tenant, Scope.TAG, tag) for tag in wish.tags}
 
 
 def _names(tenant: str, wish: CacheWish) -> Sequence[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tribar.core.requests import ChatPrompt, GenerateRequest, ModelCard, Prompt, TextPrompt
+from tribar.core.requests import CacheWish, ChatPrompt, GenerateRequest, ModelCard, Prompt, TextPrompt
 from tribar.gateway.semantic_cache.policy import question_of
 from tribar.gateway.semantic_cache.wording import same_words
 
@@ -31,6 +31,8 @@ class Asked:
     is equal for the same words in one partition.
     """
 
+    tenant: str
+    wish: CacheWish
     question: str
     context: str
     partition: str
@@ -52,7 +54,8 @@ def asked(request: GenerateRequest, card: ModelCard, version: str) -> Asked:
             context,
         ]
     )
-    return Asked(question, context, partition, _digest([partition, same_words(question)]))
+    key = _digest([partition, same_words(question)])
+    return Asked(request.tenant, request.cache, question, context, partition, key)
 
 
 def semantic_partition(partition: str, language: str, analyst: str) -> str:

@@ -1,6 +1,6 @@
 """What the cache asks of the evidence: three questions about texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question, Verdict
@@ -10,15 +10,10 @@ Screen = Callable[[str], str]
 
 
 class Analyst(Protocol):
-    """Makes of a question what can be compared."""
+    """Makes of questions what can be compared."""
 
-    @property
-    def identity(self) -> str:
-        """The embedding model: name, digest of its weights, dimension. Vectors of two identities are never compared."""
-        ...
-
-    async def analyse(self, question: Question) -> Analysis:
-        """Work leaves the event loop. Raises ``TooLarge`` for a question beyond the model, ``Overloaded`` when busy."""
+    async def analyse(self, questions: Sequence[Question]) -> Sequence[Analysis]:
+        """One analysis a question, in order. Raises ``Overloaded`` and ``Unavailable``. Work leaves the event loop."""
         ...
 
 
@@ -26,7 +21,7 @@ class Judge(Protocol):
     """Decides whether two questions have the same answer."""
 
     def decide(self, stored: Features, asked: Features, similarity: float) -> Verdict:
-        """``similarity`` is the cosine of their vectors. Takes less than a millisecond."""
+        """``similarity`` is the cosine of their vectors. In any thread."""
         ...
 
     def learn(self, stored: Features, asked: Features, verdict: Verdict, *, is_right: bool) -> None:

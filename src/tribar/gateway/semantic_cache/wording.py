@@ -31,7 +31,7 @@ def _plain_width(character: str) -> str:
 
 
 def _lower(token: str) -> str:
-    """Only letters, and not all of them capitals: an ordinary word. Single letters are variables, except the pronoun."""
+    """Letters, but not capitals alone, make an ordinary word. Single ones are variables, except the pronoun."""
     word = token.strip(_AROUND)
     if word == "I":
         return token.lower()
