@@ -44,7 +44,9 @@ class Flight:
         self._run: _Run | None = None
 
     def serves(self, request: GenerateRequest) -> bool:
-        """Whether ``request`` may join: it is given up no later than this flight."""
+        """Whether ``request`` may join: nothing has failed yet, and it is given up no later than this flight."""
+        if self._has_failed():
+            return False
         if self.expires_s is None:
             return True
         expires_s = expiry(request, self._clock)
@@ -55,12 +57,12 @@ class Flight:
         return await asyncio.shield(self._preparing)
 
     async def follow(self, expires_s: float | None) -> AsyncGenerator[Delta, None]:
-        """The generation from its start. The first reader sets it going.
+        """The generation from its start. The first reader sets it going, again after a failure.
 
         Raises what the generator raises, and ``DeadlineExceeded`` at ``expires_s``.
         """
         run = self._run
-        if run is None or run.is_aborted:
+        if run is None or run.is_aborted or run.error is not None:
             run = self._run = _Run(self._generator, self._in_time(self._preparing.result()), self._keep)
         run.n_readers += 1
         n_read = 0
@@ -80,6 +82,12 @@ class Flight:
             run.n_readers -= 1
             if run.n_readers == 0:
                 await run.abort()
+
+    def _has_failed(self) -> bool:
+        preparing = self._preparing
+        if preparing.done() and (preparing.cancelled() or preparing.exception() is not None):
+            return True
+        return self._run is not None and self._run.error is not None
 
     def _in_time(self, prepared: Prepared) -> Prepared:
         """Preparing took some of the time."""
