@@ -30,7 +30,7 @@ class CacheAdministration:
         """
         await self.entry(tenant, hit_id)
         found, semantics = self._hits.pop(hit_id), self._cache.semantics
-        self._observer.on_report(is_right=is_right)
+        self._observer.on_check("client", is_right=is_right)
         if found is not None and semantics is not None and found.verdict is not None:
             meaning = found.entry.meaning
             if meaning is not None and found.asked is not None:

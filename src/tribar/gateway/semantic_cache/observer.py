@@ -18,8 +18,8 @@ class CacheObserver(Protocol):
         """A request went past the cache."""
         ...
 
-    def on_report(self, *, is_right: bool) -> None:
-        """Somebody told whether a hit was right."""
+    def on_check(self, source: str, *, is_right: bool) -> None:
+        """A hit turned out right or wrong, as ``source`` found: a "shadow" check or a "client"."""
         ...
 
 
@@ -35,5 +35,5 @@ class SilentObserver:
     def on_bypass(self, reason: str) -> None:
         """See ``CacheObserver``."""
 
-    def on_report(self, *, is_right: bool) -> None:
+    def on_check(self, source: str, *, is_right: bool) -> None:
         """See ``CacheObserver``."""

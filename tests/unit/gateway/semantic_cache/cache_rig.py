@@ -101,8 +101,8 @@ class CountingObserver:
     def on_bypass(self, reason: str) -> None:
         self.events.append(f"bypass {reason}")
 
-    def on_report(self, *, is_right: bool) -> None:
-        self.events.append("right" if is_right else "wrong")
+    def on_check(self, source: str, *, is_right: bool) -> None:
+        self.events.append(f"{source} {'right' if is_right else 'wrong'}")
 
 
 class Rig:

@@ -241,7 +241,7 @@ async def test_a_wrong_hit_is_not_given_again() -> None:
     assert rig.judge.lessons == [(QUESTION, ALIKE, True)]
     await rig.administration.report("a", hit_id, is_right=False)
     assert rig.judge.lessons == [(QUESTION, ALIKE, True)], "one hit teaches once"
-    assert rig.observer.events[-2:] == ["right", "wrong"]
+    assert rig.observer.events[-2:] == ["client right", "client wrong"]
     assert (await rig.ask(ask(QUESTION)))[0] == "miss"
 
 
