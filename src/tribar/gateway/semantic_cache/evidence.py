@@ -13,10 +13,17 @@ VECTOR_DIMENSION = 128
 """Of a stored word vector: the embedder's, projected. Error of a cosine near 0.8: some 0.03."""
 
 NAMES = (
-    "similarity", "coverage_low", "coverage_high", "strangest", "exchanged", "exact_low", "trigrams", "is_mixed",
+    "similarity",  # cosine of the sentence vectors
+    "coverage_low", "coverage_high",  # weighted share of either side's words that the other side has
+    "strangest", "exchanged",  # the least matched word: of the worse side, of the better side
+    "exact_low",  # as coverage_low, counting only words that are the same
+    "grams",  # likeness as strings
+    "is_mixed",  # two languages
     "length_ratio", "n_shared",
+    "exchanged_in_place", "strange_in_place",  # a strange word in an otherwise equal text: "West Africa" / "Africa"
+    "mixed_similarity", "mixed_coverage",
+    "strange_exact", "exchanged_exact",
 )  # fmt: skip
-
 _SLIP = 0.97
 
 
@@ -43,28 +50,22 @@ def align(a: Features, b: Features) -> Alignment:
 
 
 def evidence(a: Features, b: Features, similarity: float) -> NDArray[np.float32]:
-    """Float32 (len(NAMES),). Symmetric in ``a`` and ``b``. Some 100 us for questions of ten words."""
+    """Float32 (len(NAMES),). Symmetric in ``a`` and ``b``. Some 200 us for questions of ten words."""
     aligned = align(a, b)
     weights_a, weights_b = np.array(a.weights, np.float32), np.array(b.weights, np.float32)
-    covered = sorted((_mean(aligned.a, weights_a), _mean(aligned.b, weights_b)))
-    exact = sorted((_mean(aligned.a >= 0.999, weights_a), _mean(aligned.b >= 0.999, weights_b)))
-    strange = sorted((_most(1 - aligned.a, weights_a), _most(1 - aligned.b, weights_b)))
-    lengths = sorted((len(a.words) + 1, len(b.words) + 1))
-    return np.array(
-        [
-            similarity,
-            covered[0],
-            covered[1],
-            strange[1],
-            strange[0],
-            exact[0],
-            _dice(_grams(a.text), _grams(b.text)),
-            a.language != b.language,
-            lengths[0] / lengths[1],
-            min(4, int((aligned.a >= 0.999).sum())) / 4,
-        ],
-        np.float32,
+    coverage_low, coverage_high = sorted((_mean(aligned.a, weights_a), _mean(aligned.b, weights_b)))
+    exact_low = min(_mean(aligned.a >= 1, weights_a), _mean(aligned.b >= 1, weights_b))
+    exchanged, strangest = sorted((_most(1 - aligned.a, weights_a), _most(1 - aligned.b, weights_b)))
+    short, long = sorted((len(a.words) + 1, len(b.words) + 1))
+    grams = _dice(_grams(a.text), _grams(b.text))
+    is_mixed = float(a.language != b.language)
+    n_shared = min(4, int((aligned.a >= 1).sum())) / 4
+    features = (
+        *(similarity, coverage_low, coverage_high, strangest, exchanged, exact_low, grams, is_mixed),
+        *(short / long, n_shared, exchanged * grams, strangest * grams, is_mixed * similarity),
+        *(is_mixed * coverage_low, strangest * exact_low, exchanged * exact_low),
     )
+    return np.array(features, np.float32)
 
 
 def _calibrated(cosine: float) -> float:
@@ -82,7 +83,7 @@ def _mean(values: NDArray[np.float32] | NDArray[np.bool_], weights: NDArray[np.f
 
 
 def _most(values: NDArray[np.float32], weights: NDArray[np.float32]) -> float:
-    return float((values * weights).max()) if len(weights) else 1.0
+    return min(1.0, float((values * weights).max())) if len(weights) else 1.0
 
 
 def _grams(text: str) -> set[str]:
