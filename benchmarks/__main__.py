@@ -27,6 +27,8 @@ NAMES = (
     "dynamic_batching",
     "identity",
     "onnx_backend",
+    "semantic_pairs",
+    "semantic_bound",
 )
 
 

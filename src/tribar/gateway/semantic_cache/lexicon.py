@@ -1,8 +1,8 @@
 """Concepts and their forms in Chinese and English, in classes.
 
 A concept is one line of a list: ``iphone|苹果手机``. Two concepts of one class (two cities, two colours) contrast with each
-other. ``strict`` classes must agree wholly; ``lenient`` ones only must not contradict, since a question may leave the
-word out. An opposition is a class of its own with two sides. Synonyms never contrast; they only align words.
+other. ``strict`` classes must agree wholly; ``agree`` ones must where both questions name any; ``lenient`` ones only must
+not name different ones, since a question may leave a word out. An opposition is a class of its own with two sides. Synonyms never contrast; they only align words.
 """
 
 from collections import defaultdict
@@ -39,9 +39,9 @@ class Mention:
 class Lexicon:
     """All forms, and where they occur in a normalised text."""
 
-    def __init__(self, forms: dict[str, tuple[Concept, ...]], strict: frozenset[str]) -> None:
+    def __init__(self, forms: dict[str, tuple[Concept, ...]], rules: dict[str, str]) -> None:
         self._forms = forms
-        self._strict = strict
+        self._rules = rules
         lengths = defaultdict[str, set[int]](set)
         for form in forms:
             lengths[form[0]].add(len(form))
@@ -51,9 +51,9 @@ class Lexicon:
         """What a form may mean; nothing for an unknown one. A plural is looked up as its singular too."""
         return self._forms.get(form) or self._forms.get(singular(form), ())
 
-    def is_strict(self, kind: str) -> bool:
-        """Whether both questions must name the same concepts of the class."""
-        return kind in self._strict
+    def rule(self, kind: str) -> str:
+        """``strict``, ``agree`` or ``lenient``."""
+        return self._rules[kind]
 
     def find(self, text: str) -> list[Mention]:
         """The longest forms from left to right, on word boundaries; single Chinese characters are not looked for."""
@@ -98,19 +98,18 @@ def singular(word: str) -> str:
 def lexicon() -> Lexicon:
     """The one that comes with tribar."""
     forms = defaultdict[str, dict[Concept, None]](dict)
-    strict = set[str]()
+    rules = dict[str, str]()
     for name in CLASS_LISTS:
         for heading, lines in read_sections(name):
             kind, _, rule = heading.partition(" ")
-            if rule == "strict":
-                strict.add(kind)
+            rules[kind] = rule
             _add(forms, kind, lines)
     for i, line in enumerate(read_lines("oppositions.txt")):
         for side, listed in zip("+-", line.split(" <> "), strict=True):
             for form in listed.split("|"):
                 forms[form][Concept(OPPOSITION, f"{i}{side}")] = None
     _add(forms, SYNONYM, read_lines("synonyms.txt"))
-    return Lexicon({form: tuple(found) for form, found in forms.items()}, frozenset(strict))
+    return Lexicon({form: tuple(found) for form, found in forms.items()}, rules)
 
 
 def _add(forms: dict[str, dict[Concept, None]], kind: str, lines: list[str]) -> None:

@@ -21,8 +21,11 @@ _HAN_SCALES = {"十": 10, "百": 100, "千": 1_000}
 _HAN = re.compile(r"[零〇一二两三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?")
 
 
-def numbers_of(text: str) -> tuple[str, ...]:
-    """The values in a normalised text, sorted, each as a string; versions such as 3.10 keep their digits."""
+def numbers_of(text: str, *, in_words: bool = True) -> tuple[str, ...]:
+    """The values in a normalised text, sorted, each as a string; versions such as 3.10 keep their digits.
+
+    Without ``in_words`` only those written in digits.
+    """
     found = list[str]()
     rest = list(text)
     for match in _DIGITS.finditer(text):
@@ -32,6 +35,8 @@ def numbers_of(text: str) -> tuple[str, ...]:
             rest[match.start() : scale.end()] = " " * (scale.end() - match.start())
         else:
             found.append(digits)
+    if not in_words:
+        return tuple(sorted(found))
     left = "".join(rest)
     found += [_plain(value) for value in map(_english, _ENGLISH_WORDS.findall(left)) if value > 1]
     found += [str(_ORDINALS[word]) for word in _ORDINAL.findall(left)]

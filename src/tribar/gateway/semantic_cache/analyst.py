@@ -1,0 +1,93 @@
+"""A question to features and a vector, with one call of the embedder for the text and the words it has not met yet."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tribar.core.ports import Embedder
+from tribar.gateway.semantic_cache.answer_language import answer_language_of
+from tribar.gateway.semantic_cache.evidence import VECTOR_DIMENSION
+from tribar.gateway.semantic_cache.guards import GUARDS
+from tribar.gateway.semantic_cache.reading import Reading, read
+from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question
+
+MAX_WORDS = 48
+"""Words that are compared; of a longer text the first ones. Such texts rarely have a paraphrase anyway."""
+
+
+class WordVectors:
+    """Words to int8 rows (``VECTOR_DIMENSION``,), the most recently used ``capacity`` of them: 160 bytes each."""
+
+    def __init__(self, dimension: int, capacity: int) -> None:
+        generator = np.random.Generator(np.random.PCG64(20_240_229))
+        self._projection = generator.standard_normal((dimension, VECTOR_DIMENSION), np.float32)
+        self._projection /= np.float32(np.sqrt(VECTOR_DIMENSION))
+        self._rows = OrderedDict[str, bytes]()
+        self._capacity = capacity
+
+    def missing(self, words: Sequence[str]) -> list[str]:
+        """Those without a row."""
+        return [word for word in dict.fromkeys(words) if word not in self._rows]
+
+    def add(self, words: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Keep the projections of unit vectors (len(words), dimension)."""
+        projected = vectors @ self._projection
+        projected *= 127 / np.maximum(np.abs(projected).max(axis=1, keepdims=True), 1e-6)
+        for word, row in zip(words, np.round(projected).astype(np.int8), strict=True):
+            self._rows[word] = row.tobytes()
+
+    def rows(self, words: Sequence[str]) -> bytes:
+        """The rows of words that were added, one after the other; the least recently used words go."""
+        for word in words:
+            self._rows.move_to_end(word)
+        found = b"".join(self._rows[word] for word in words)
+        while len(self._rows) > self._capacity:
+            self._rows.popitem(last=False)
+        return found
+
+
+class Analyst:
+    """Makes features. Features made with different embedders must not be compared: see ``EmbedderCard.id``."""
+
+    def __init__(self, embedder: Embedder, *, word_capacity: int = 50_000) -> None:
+        self._embedder = embedder
+        self._words = WordVectors(embedder.card().dimension, word_capacity)
+
+    async def analyse(self, questions: Sequence[Question]) -> list[Analysis]:
+        """One analysis a question, in order. Raises what the embedder raises; over-long questions lose their end."""
+        readings = [read(question.text) for question in questions]
+        chosen = [_compared(reading) for reading in readings]
+        new = self._words.missing([word for words, _ in chosen for word in words])
+        texts = [reading.text or "?" for reading in readings]
+        vectors = await self._embedder.embed([*texts, *new], truncate=True)
+        if new:
+            self._words.add(new, vectors[len(texts) :])
+        return [
+            Analysis(_features(question, reading, words, weights, self._words.rows(words)), vectors[i])
+            for i, (question, reading, (words, weights)) in enumerate(zip(questions, readings, chosen, strict=True))
+        ]
+
+
+def _compared(reading: Reading) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    weights = dict[str, float]()
+    for word in reading.content():
+        if len(weights) < MAX_WORDS:
+            weights.setdefault(word.form, word.weight)
+    return tuple(weights), tuple(weights.values())
+
+
+def _features(
+    question: Question, reading: Reading, words: tuple[str, ...], weights: tuple[float, ...], rows: bytes
+) -> Features:
+    return Features(
+        text=reading.text,
+        context=question.context,
+        language=reading.language,
+        answer_language=answer_language_of(reading.text),
+        words=words,
+        weights=weights,
+        slots={guard.name: found for guard in GUARDS if (found := guard.find(reading))},
+        word_vectors=rows,
+    )
