@@ -29,12 +29,10 @@ class CacheAdministration:
         Raises ``NotFound`` for an entry that is gone, which needs no correction any more.
         """
         await self.entry(tenant, hit_id)
-        found, semantics = self._hits.pop(hit_id), self._cache.semantics
         self._observer.on_check("client", is_right=is_right)
-        if found is not None and semantics is not None and found.verdict is not None:
-            meaning = found.entry.meaning
-            if meaning is not None and found.asked is not None:
-                semantics.judge.learn(meaning.features, found.asked, found.verdict, is_right=is_right)
+        found, semantics = self._hits.pop(hit_id), self._cache.semantics
+        if found is not None and found.decision is not None and semantics is not None:
+            semantics.thresholds.report(found.decision, is_same=is_right, neighbours=found.near)
         if not is_right:
             await self._cache.drop(hit_id.key)
 

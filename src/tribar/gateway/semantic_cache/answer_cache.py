@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -16,12 +16,13 @@ from tribar.gateway.semantic_cache.freshness import Freshness, covers
 from tribar.gateway.semantic_cache.partition import Asked, semantic_partition
 from tribar.gateway.semantic_cache.policy import CachePolicy
 from tribar.gateway.semantic_cache.seams import Analyst, Judge
+from tribar.gateway.semantic_cache.thresholds import Decision, Thresholds
 from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question, Verdict
 
-N_CANDIDATES = 4
+N_CANDIDATES = 8
 """Nearest questions that are looked at."""
 
-MIN_SIMILARITY = 0.4
+MIN_SIMILARITY = 0.3
 """Questions further apart are not worth a judgement."""
 
 MAX_COMPARED_CHARS = 512
@@ -43,18 +44,19 @@ class Semantics:
     analyst: Analyst
     identity: str
     judge: Judge
+    thresholds: Thresholds
     index: VectorIndex
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stored answer that serves. ``verdict`` and ``asked`` are those of the semantic tier, where it found it."""
+    """A stored answer. ``decision`` is that of the semantic tier, where it found it; ``near`` are the keys around."""
 
     key: str
     entry: Entry
     similarity: float = 1.0
-    verdict: Verdict | None = None
-    asked: Features | None = None
+    decision: Decision | None = None
+    near: tuple[str, ...] = ()
 
 
 class AnswerCache:
@@ -95,7 +97,10 @@ class AnswerCache:
         return analysis
 
     async def same_meaning(self, asked: Asked, analysis: Analysis) -> Found | None:
-        """The answer to the likeliest of the nearest questions that the judge lets pass. Raises ``Unavailable``."""
+        """The answer to the likeliest of the nearest questions, and whether it is to be served and checked.
+
+        None where no question is like it. Raises ``Unavailable``.
+        """
         assert self.semantics is not None
         partition = self._meant(asked, analysis)
         for _ in range(MAX_ROUNDS):
@@ -104,7 +109,7 @@ class AnswerCache:
             entries = await self._entries([one.key for one in near])
             there = [(one, entry) for one, entry in zip(near, entries, strict=True) if entry and _covers(entry, asked)]
             if there:
-                return await asyncio.to_thread(self._likeliest, there, analysis.features)
+                return self._decided(await asyncio.to_thread(self._likeliest, there, analysis.features))
             if None not in entries:
                 break
         return None
@@ -127,6 +132,7 @@ class AnswerCache:
     async def drop(self, key: str) -> bool:
         """Forget an entry. Returns whether it was there."""
         if self.semantics is not None:
+            self.semantics.thresholds.forget([key])
             await self.semantics.index.delete([key])
         return await self._store.delete([_name(key)]) > 0
 
@@ -166,19 +172,31 @@ class AnswerCache:
         entries = [entry if is_fresh else None for entry, is_fresh in zip(found, standing, strict=True)]
         gone = [key for key, entry in zip(keys, entries, strict=True) if entry is None]
         if gone and self.semantics is not None:
+            self.semantics.thresholds.forget(gone)
             await self.semantics.index.delete(gone)
         return entries
 
-    def _likeliest(self, there: Sequence[tuple[Neighbour, Entry]], asked: Features) -> Found | None:
+    def _likeliest(self, there: Sequence[tuple[Neighbour, Entry]], asked: Features) -> tuple[Found, Verdict] | None:
+        """The nearest that the judge takes for the same question, or else the one of the highest score."""
         assert self.semantics is not None
-        best, best_score = None, 0.0
+        best: tuple[Found, Verdict] | None = None
+        keys = tuple(one.key for one, _ in there)
         for one, entry in there:
             if entry.meaning is None:  # stored again by a process that compares no questions
                 continue
-            verdict = self.semantics.judge.decide(entry.meaning.features, asked, one.similarity)
-            if verdict.is_hit and (best is None or verdict.score > best_score):
-                best, best_score = Found(one.key, entry, one.similarity, verdict, asked), verdict.score
+            verdict = self.semantics.judge(entry.meaning.features, asked, one.similarity)
+            if not verdict.reason and (best is None or verdict.score > best[1].score):
+                best = Found(one.key, entry, one.similarity, near=keys), verdict
+            if verdict.is_hit:
+                break
         return best
+
+    def _decided(self, likeliest: tuple[Found, Verdict] | None) -> Found | None:
+        assert self.semantics is not None
+        if likeliest is None:
+            return None
+        found, verdict = likeliest
+        return replace(found, decision=self.semantics.thresholds.decide(found.key, verdict))
 
 
 _PREFIX = "answer:"

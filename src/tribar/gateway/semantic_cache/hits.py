@@ -38,7 +38,7 @@ class RecentHits:
     def add(self, found: Found) -> HitId:
         """A fresh id."""
         hit_id = HitId(found.key, secrets.token_hex(_HIT_CHARS // 2))
-        if found.verdict is not None:
+        if found.decision is not None:
             self._hits[str(hit_id)] = found
             if len(self._hits) > MAX_HITS:
                 self._hits.popitem(last=False)

@@ -27,8 +27,8 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic", enc_hook=dict)
 class Asked:
     """A question in its place. ``partition`` and ``key`` are hexadecimal digests.
 
-    ``context`` fingerprints what was said before, ``partition`` that and everything else but the question; ``key``
-    is equal for the same words in one partition.
+    ``context`` fingerprints what was said before, "" where nothing was; ``partition`` that and everything else but the
+    question; ``key`` is equal for the same words in one partition.
     """
 
     tenant: str
@@ -43,7 +43,7 @@ def asked(request: GenerateRequest, card: ModelCard, version: str) -> Asked:
     """Where ``request`` belongs. ``version`` tells apart models that are served under one name, one after another."""
     question = question_of(request)
     rest = _without_question(request.prompt)
-    context = _digest(rest)
+    fingerprint = _digest(rest)
     partition = _digest(
         [
             [getattr(request, name.name) for name in fields(request) if name.name not in IRRELEVANT],
@@ -51,9 +51,10 @@ def asked(request: GenerateRequest, card: ModelCard, version: str) -> Asked:
             version,
             request.cache.corpus_version,
             type(request.prompt).__name__,
-            context,
+            fingerprint,
         ]
     )
+    context = fingerprint if _has_turns(rest) else ""
     key = _digest([partition, same_words(question)])
     return Asked(request.tenant, request.cache, question, context, partition, key)
 
@@ -69,6 +70,12 @@ def _without_question(prompt: Prompt) -> Prompt:
     assert isinstance(prompt, ChatPrompt), "policy.bypass lets no other through"
     last: Mapping[str, Any] = dict(prompt.messages[-1]) | {"content": ""}
     return replace(prompt, messages=[*prompt.messages[:-1], last])
+
+
+def _has_turns(prompt: Prompt) -> bool:
+    """Whether somebody spoke before; instructions are no turn."""
+    messages = prompt.messages[:-1] if isinstance(prompt, ChatPrompt) else ()
+    return any(message["role"] not in {"system", "developer"} for message in messages)
 
 
 def _digest(value: object) -> str:

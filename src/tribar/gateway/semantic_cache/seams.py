@@ -1,12 +1,12 @@
-"""What the cache asks of the evidence: three questions about texts."""
+"""What the cache asks of the evidence: what questions mean, and whether two of them have the same answer."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question, Verdict
 
-Screen = Callable[[str], str]
-"""Why the answer to a question is not worth keeping ("volatile", "personal"); "" where it is."""
+Judge = Callable[[Features, Features, float], Verdict]
+"""(stored, asked, cosine of their vectors) -> verdict. Pure; runs in any thread."""
 
 
 class Analyst(Protocol):
@@ -14,16 +14,4 @@ class Analyst(Protocol):
 
     async def analyse(self, questions: Sequence[Question]) -> Sequence[Analysis]:
         """One analysis a question, in order. Raises ``Overloaded`` and ``Unavailable``. Work leaves the event loop."""
-        ...
-
-
-class Judge(Protocol):
-    """Decides whether two questions have the same answer."""
-
-    def decide(self, stored: Features, asked: Features, similarity: float) -> Verdict:
-        """``similarity`` is the cosine of their vectors. In any thread."""
-        ...
-
-    def learn(self, stored: Features, asked: Features, verdict: Verdict, *, is_right: bool) -> None:
-        """A hit turned out right or wrong: judge the neighbourhood by it from now on."""
         ...

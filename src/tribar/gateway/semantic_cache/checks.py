@@ -1,0 +1,125 @@
+"""Shadow checks: of the hits that the thresholds chose, a fresh answer is made and compared with the stored one.
+
+Nobody waits for it, and the engine serves everybody else first. The outcome is what the thresholds learn from.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from tribar.core.errors import TribarError
+from tribar.core.ports import AnswerJudge, TextGenerator
+from tribar.core.requests import CacheMode, CacheWish, Delta, FinishReason, GenerateRequest, Prepared
+from tribar.gateway.semantic_cache.answer_cache import AnswerCache, Found
+from tribar.gateway.semantic_cache.entry import answer_of
+from tribar.gateway.semantic_cache.observer import CacheObserver
+from tribar.gateway.semantic_cache.thresholds import Lesson
+
+MAX_WAITING = 1000
+"""Checks that wait. With more, questions in other words miss: a hit that should be checked and is not would count as a
+wrong one."""
+
+PRIORITY = 1000
+"""After everybody else."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A hit to be compared with the answer to ``request``."""
+
+    found: Found
+    request: GenerateRequest
+
+
+class ShadowChecks:
+    """The checks of one model; ``run`` makes them one after another. ``generator`` is one that charges nobody."""
+
+    def __init__(
+        self, generator: TextGenerator, cache: AnswerCache, answer_judge: AnswerJudge, observer: CacheObserver
+    ) -> None:
+        self._generator = generator
+        self._cache = cache
+        self._answer_judge = answer_judge
+        self._observer = observer
+        self._waiting: asyncio.Queue[Check] = asyncio.Queue()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may be asked for."""
+        return self._waiting.qsize() >= MAX_WAITING
+
+    def add(self, check: Check) -> None:
+        """Make ``check`` some time."""
+        self._waiting.put_nowait(check)
+
+    async def run(self) -> None:
+        """Make checks until cancelled. What then waits is skipped."""
+        try:
+            while True:
+                await self._make(await self._waiting.get())
+        finally:
+            while not self._waiting.empty():
+                self.skip(self._waiting.get_nowait().found)
+
+    async def compare(self, found: Found, question: str, fresh: str) -> None:
+        """Learn from ``fresh``, the answer to what found ``found``. Never raises an error of ours."""
+        assert found.decision is not None
+        assert self._cache.semantics is not None
+        try:
+            is_same = await self._answer_judge.is_same(question, found.entry.answer.text, fresh)
+        except TribarError as error:
+            _log.warning("a hit could not be checked: %s", error.message)
+            self.skip(found)
+            return
+        except asyncio.CancelledError:
+            self.skip(found)
+            raise
+        self._observer.on_check("shadow", is_right=is_same)
+        lesson = self._cache.semantics.thresholds.learn(found.decision, is_same=is_same, neighbours=found.near)
+        if lesson in {Lesson.DROP, Lesson.CORRECT}:
+            try:
+                await self._cache.drop(found.key)
+            except TribarError as error:
+                _log.warning("a wrong answer could not be dropped: %s", error.message)
+
+    def skip(self, found: Found) -> None:
+        """The check of ``found`` cannot be made."""
+        assert self._cache.semantics is not None
+        assert found.decision is not None
+        self._cache.semantics.thresholds.skip(found.decision)
+
+    async def _make(self, check: Check) -> None:
+        try:
+            fresh = await self._fresh(check.request)
+        except TribarError as error:
+            _log.info("a hit could not be checked: %s", error.message)
+            self.skip(check.found)
+            return
+        except asyncio.CancelledError:
+            self.skip(check.found)
+            raise
+        if fresh is None:
+            self.skip(check.found)
+        else:
+            await self.compare(check.found, check.found.entry.question, fresh)
+
+    async def _fresh(self, request: GenerateRequest) -> str | None:
+        """The text of a new answer; None where it is not a whole one."""
+        anew = replace(request, priority=PRIORITY, deadline_s=None, cache=CacheWish(mode=CacheMode.BYPASS))
+        prepared = await self._generator.prepare(anew)
+        deltas: list[Delta] = []
+        async with aclosing(self._generator.generate(prepared)) as stream:
+            async for delta in stream:
+                deltas.append(delta)
+        return _whole(prepared, deltas)
+
+
+def _whole(prepared: Prepared, deltas: Sequence[Delta]) -> str | None:
+    finish = deltas[-1].finish if deltas else None
+    if finish is None or finish.reason is not FinishReason.STOP:
+        return None
+    return answer_of(deltas, finish, prepared.ids).text
