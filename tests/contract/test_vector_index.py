@@ -35,7 +35,7 @@ async def index(request: pytest.FixtureRequest) -> AsyncIterator[VectorIndex]:
 
 def units(n: int, seed: int = 0) -> NDArray[np.float32]:
     vectors = np.random.default_rng(seed).standard_normal((n, DIMENSION), np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 async def test_the_nearest_come_first(index: VectorIndex) -> None:

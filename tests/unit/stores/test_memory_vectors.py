@@ -12,7 +12,7 @@ DIMENSION = 64
 
 def units(n: int, seed: int = 0, dimension: int = DIMENSION) -> NDArray[np.float32]:
     vectors = np.random.default_rng(seed).standard_normal((n, dimension), np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 def near(vectors: NDArray[np.float32], cosine: float, seed: int) -> NDArray[np.float32]:
@@ -20,7 +20,7 @@ def near(vectors: NDArray[np.float32], cosine: float, seed: int) -> NDArray[np.f
     noise = units(len(vectors), seed, vectors.shape[1])
     noise -= (noise * vectors).sum(axis=1, keepdims=True) * vectors
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
-    return cosine * vectors + np.sqrt(1 - cosine**2).astype(np.float32) * noise
+    return np.asarray(cosine * vectors + np.sqrt(1 - cosine**2) * noise, np.float32)
 
 
 async def filled(vectors: NDArray[np.float32]) -> MemoryVectorIndex:

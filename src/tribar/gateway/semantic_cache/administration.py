@@ -31,7 +31,7 @@ class CacheAdministration:
         await self.entry(tenant, hit_id)
         self._observer.on_check("client", is_right=is_right)
         found, semantics = self._hits.pop(hit_id), self._cache.semantics
-        if found is not None and found.decision is not None and semantics is not None:
+        if found is not None and found.decision is not None and semantics is not None and semantics.thresholds:
             semantics.thresholds.report(found.decision, is_same=is_right, neighbours=found.near)
         if not is_right:
             await self._cache.drop(hit_id.key)

@@ -38,13 +38,14 @@ _log = logging.getLogger(__name__)
 class Semantics:
     """What finds questions in other words. ``identity`` names the analyst's embedding model, its weights included.
 
-    Vectors and features of two identities are never compared.
+    Vectors and features of two identities are never compared. ``thresholds`` learn from checks which of the judge's
+    verdicts to trust; None, where nothing is checked, trusts all of them.
     """
 
     analyst: Analyst
     identity: str
     judge: Judge
-    thresholds: Thresholds
+    thresholds: Thresholds | None
     index: VectorIndex
 
 
@@ -57,6 +58,11 @@ class Found:
     similarity: float = 1.0
     decision: Decision | None = None
     near: tuple[str, ...] = ()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it is an answer to give."""
+        return self.decision is None or self.decision.is_served
 
 
 class AnswerCache:
@@ -132,8 +138,7 @@ class AnswerCache:
     async def drop(self, key: str) -> bool:
         """Forget an entry. Returns whether it was there."""
         if self.semantics is not None:
-            self.semantics.thresholds.forget([key])
-            await self.semantics.index.delete([key])
+            await self._forget([key])
         return await self._store.delete([_name(key)]) > 0
 
     async def restore(self) -> int:
@@ -172,21 +177,20 @@ class AnswerCache:
         entries = [entry if is_fresh else None for entry, is_fresh in zip(found, standing, strict=True)]
         gone = [key for key, entry in zip(keys, entries, strict=True) if entry is None]
         if gone and self.semantics is not None:
-            self.semantics.thresholds.forget(gone)
-            await self.semantics.index.delete(gone)
+            await self._forget(gone)
         return entries
 
     def _likeliest(self, there: Sequence[tuple[Neighbour, Entry]], asked: Features) -> tuple[Found, Verdict] | None:
         """The nearest that the judge takes for the same question, or else the one of the highest score."""
         assert self.semantics is not None
         best: tuple[Found, Verdict] | None = None
-        keys = tuple(one.key for one, _ in there)
+        keys = [one.key for one, _ in there]
         for one, entry in there:
             if entry.meaning is None:  # stored again by a process that compares no questions
                 continue
             verdict = self.semantics.judge(entry.meaning.features, asked, one.similarity)
             if not verdict.reason and (best is None or verdict.score > best[1].score):
-                best = Found(one.key, entry, one.similarity, near=keys), verdict
+                best = Found(one.key, entry, one.similarity, near=tuple(key for key in keys if key != one.key)), verdict
             if verdict.is_hit:
                 break
         return best
@@ -196,7 +200,17 @@ class AnswerCache:
         if likeliest is None:
             return None
         found, verdict = likeliest
-        return replace(found, decision=self.semantics.thresholds.decide(found.key, verdict))
+        thresholds = self.semantics.thresholds
+        if thresholds is not None:
+            return replace(found, decision=thresholds.decide(found.key, verdict))
+        trusting = Decision(found.key, verdict.score, is_served=verdict.is_hit, is_checked=False, chance=0.0)
+        return replace(found, decision=trusting)
+
+    async def _forget(self, keys: Sequence[str]) -> None:
+        assert self.semantics is not None
+        if self.semantics.thresholds is not None:
+            self.semantics.thresholds.forget(keys)
+        await self.semantics.index.delete(keys)
 
 
 _PREFIX = "answer:"

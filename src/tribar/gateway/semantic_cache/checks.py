@@ -15,7 +15,8 @@ from tribar.core.requests import CacheMode, CacheWish, Delta, FinishReason, Gene
 from tribar.gateway.semantic_cache.answer_cache import AnswerCache, Found
 from tribar.gateway.semantic_cache.entry import answer_of
 from tribar.gateway.semantic_cache.observer import CacheObserver
-from tribar.gateway.semantic_cache.thresholds import Lesson
+from tribar.gateway.semantic_cache.policy import question_of
+from tribar.gateway.semantic_cache.thresholds import Lesson, Thresholds
 
 MAX_WAITING = 1000
 """Checks that wait. With more, questions in other words miss: a hit that should be checked and is not would count as a
@@ -35,12 +36,47 @@ class Check:
     request: GenerateRequest
 
 
+class Verification:
+    """A hit that is not served: it is compared with the answer that is generated in its place, once that is there.
+
+    Until ``settle`` or ``skip``, whichever is first, the thresholds wait for it.
+    """
+
+    def __init__(self, checks: "ShadowChecks", found: Found) -> None:
+        self._checks = checks
+        self._found: Found | None = found
+
+    async def settle(self, question: str, prepared: Prepared, deltas: Sequence[Delta]) -> None:
+        """The generation ended."""
+        fresh = _whole(prepared, deltas)
+        found, self._found = self._found, None
+        if found is not None and fresh is not None:
+            await self._checks.compare(found, question, fresh)
+        elif found is not None:
+            self._checks.skip(found)
+
+    def skip(self) -> None:
+        """There is no answer to compare with. Does nothing after ``settle``."""
+        found, self._found = self._found, None
+        if found is not None:
+            self._checks.skip(found)
+
+
 class ShadowChecks:
-    """The checks of one model; ``run`` makes them one after another. ``generator`` is one that charges nobody."""
+    """The checks of one model; ``run`` makes them one after another. ``generator`` is one that charges nobody.
+
+    ``thresholds`` are those of the cache.
+    """
 
     def __init__(
-        self, generator: TextGenerator, cache: AnswerCache, answer_judge: AnswerJudge, observer: CacheObserver
+        self,
+        generator: TextGenerator,
+        cache: AnswerCache,
+        thresholds: Thresholds,
+        answer_judge: AnswerJudge,
+        observer: CacheObserver,
     ) -> None:
+        self._thresholds = thresholds
         self._generator = generator
         self._cache = cache
         self._answer_judge = answer_judge
@@ -56,6 +92,11 @@ class ShadowChecks:
         """Make ``check`` some time."""
         self._waiting.put_nowait(check)
 
+    def verification(self, found: Found | None) -> Verification | None:
+        """How ``found``, which is not served, is to be checked; None where it is not to be."""
+        is_checked = found is not None and found.decision is not None and found.decision.is_checked
+        return Verification(self, found) if found is not None and is_checked else None
+
     async def run(self) -> None:
         """Make checks until cancelled. What then waits is skipped."""
         try:
@@ -68,7 +109,6 @@ class ShadowChecks:
     async def compare(self, found: Found, question: str, fresh: str) -> None:
         """Learn from ``fresh``, the answer to what found ``found``. Never raises an error of ours."""
         assert found.decision is not None
-        assert self._cache.semantics is not None
         try:
             is_same = await self._answer_judge.is_same(question, found.entry.answer.text, fresh)
         except TribarError as error:
@@ -79,7 +119,7 @@ class ShadowChecks:
             self.skip(found)
             raise
         self._observer.on_check("shadow", is_right=is_same)
-        lesson = self._cache.semantics.thresholds.learn(found.decision, is_same=is_same, neighbours=found.near)
+        lesson = self._thresholds.learn(found.decision, is_same=is_same, neighbours=found.near)
         if lesson in {Lesson.DROP, Lesson.CORRECT}:
             try:
                 await self._cache.drop(found.key)
@@ -88,9 +128,8 @@ class ShadowChecks:
 
     def skip(self, found: Found) -> None:
         """The check of ``found`` cannot be made."""
-        assert self._cache.semantics is not None
         assert found.decision is not None
-        self._cache.semantics.thresholds.skip(found.decision)
+        self._thresholds.skip(found.decision)
 
     async def _make(self, check: Check) -> None:
         try:
@@ -105,16 +144,14 @@ class ShadowChecks:
         if fresh is None:
             self.skip(check.found)
         else:
-            await self.compare(check.found, check.found.entry.question, fresh)
+            await self.compare(check.found, question_of(check.request), fresh)
 
     async def _fresh(self, request: GenerateRequest) -> str | None:
         """The text of a new answer; None where it is not a whole one."""
         anew = replace(request, priority=PRIORITY, deadline_s=None, cache=CacheWish(mode=CacheMode.BYPASS))
         prepared = await self._generator.prepare(anew)
-        deltas: list[Delta] = []
         async with aclosing(self._generator.generate(prepared)) as stream:
-            async for delta in stream:
-                deltas.append(delta)
+            deltas = [delta async for delta in stream]
         return _whole(prepared, deltas)
 
 

@@ -27,8 +27,8 @@ Keep = Callable[[Prepared, Sequence[Delta]], Awaitable[None]]
 class Flight:
     """See the module docstring. ``prepared`` first; then ``follow``, once for each asker, or several times.
 
-    ``marks`` are those of its answer (``Freshness``). ``expires_s`` is the monotonic time by which its first asker wants
-    to be done; who can wait longer must not join.
+    ``marks`` are those of its answer (``Freshness``). ``expires_s`` is the monotonic time by which its first asker
+    wants to be done; who can wait longer must not join.
     """
 
     def __init__(

@@ -12,14 +12,16 @@ from tribar.core.ports import Clock, TextGenerator
 from tribar.core.requests import CacheMode, Delta, FinishReason, GenerateRequest, ModelCard, Prepared
 from tribar.gateway.semantic_cache.answer_cache import AnswerCache, Found
 from tribar.gateway.semantic_cache.calls import calls_tools
+from tribar.gateway.semantic_cache.checks import Check, ShadowChecks
 from tribar.gateway.semantic_cache.entry import Answer, Entry, answer_of
 from tribar.gateway.semantic_cache.flight import Flight, expiry
 from tribar.gateway.semantic_cache.freshness import covers
 from tribar.gateway.semantic_cache.hits import RecentHits
+from tribar.gateway.semantic_cache.judge import why_not_stored
 from tribar.gateway.semantic_cache.observer import CacheObserver, SilentObserver
 from tribar.gateway.semantic_cache.partition import Asked, asked
 from tribar.gateway.semantic_cache.policy import Bypass, bypass
-from tribar.gateway.semantic_cache.seams import Screen
+from tribar.gateway.semantic_cache.screen import screened
 from tribar.gateway.semantic_cache.verdict import Analysis
 
 CACHE_HEADER = "x-tribar-cache"
@@ -51,12 +53,17 @@ class _Shared(Prepared):
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """How a lookup ended: with a hit, with a flight to join, or with what is needed to store the answer."""
+    """How a lookup ended: with a hit, a flight to join, a reason to pass, or with what is needed to store the answer.
+
+    ``to_verify`` is a hit that must not be served, but compared with the answer once that is there.
+    """
 
     found: Found | None = None
     flight: Flight | None = None
+    refusal: str = ""
     analysis: Analysis | None = None
     marks: dict[str, bytes] = field(default_factory=dict)
+    to_verify: Found | None = None
 
 
 class CachedGenerator:
@@ -64,7 +71,7 @@ class CachedGenerator:
 
     A request that hits reaches neither the generator behind nor what limits it: it costs its tenant nothing. Its usage
     is that of the answer when it was generated, with all of its prompt counted as cached. A store that does not answer
-    costs hits, never answers.
+    costs hits, never answers. ``checks`` are there where the cache's semantics have thresholds.
     """
 
     def __init__(
@@ -74,7 +81,7 @@ class CachedGenerator:
         hits: RecentHits,
         *,
         version: str = "",
-        screen: Screen = lambda _: "",
+        checks: ShadowChecks | None = None,
         observer: CacheObserver | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -82,7 +89,7 @@ class CachedGenerator:
         self._cache = cache
         self._hits = hits
         self._version = version
-        self._screen = screen
+        self._checks = checks
         self._observer = observer or SilentObserver()
         self._clock = clock
         self._flights: weakref.WeakValueDictionary[str, Flight] = weakref.WeakValueDictionary()
@@ -100,8 +107,6 @@ class CachedGenerator:
         if reason is not None:
             return await self._pass(request, reason)
         where = asked(request, card, self._version)
-        if refusal := self._screen(where.question):
-            return await self._pass(request, refusal)
         if self._clock() < self._paused_until_s:
             return await self._pass(request, Bypass.UNAVAILABLE)
         since_s = self._clock()
@@ -111,6 +116,8 @@ class CachedGenerator:
             _log.warning("the semantic cache is left out for %g s: %s", PAUSE_S, error.message)
             self._paused_until_s = self._clock() + PAUSE_S
             return await self._pass(request, Bypass.UNAVAILABLE)
+        if looked.refusal:
+            return await self._pass(request, looked.refusal)
         if looked.found is not None:
             return self._hit(looked.found, request, since_s)
         flight = looked.flight or self._flights.get(where.key)  # another one may have asked while this one looked
@@ -154,14 +161,25 @@ class CachedGenerator:
             if (found := await self._cache.same_words(where)) is not None:
                 return _Looked(found)
         analysis = await self._cache.analyse(where)
-        if mode is CacheMode.USE and analysis is not None:
+        if analysis is None:
+            refusal = await screened(where.question, where.context)
+        else:
+            refusal = why_not_stored(analysis.features)
+        if refusal:
+            return _Looked(refusal=refusal)
+        to_verify = None
+        if mode is CacheMode.USE and analysis is not None and not (self._checks and self._checks.is_full):
             found = await self._cache.same_meaning(where, analysis)
-            if found is not None:
+            if found is not None and found.is_served:
                 return _Looked(found)
-        return _Looked(analysis=analysis, marks=await self._cache.freshness.marks(request.tenant, request.cache))
+            to_verify = found
+        marks = await self._cache.freshness.marks(request.tenant, request.cache)
+        return _Looked(analysis=analysis, marks=marks, to_verify=to_verify)
 
     def _hit(self, found: Found, request: GenerateRequest, since_s: float) -> Prepared:
-        tier = "exact" if found.verdict is None else "semantic"
+        tier = "exact" if found.decision is None else "semantic"
+        if found.decision is not None and found.decision.is_checked and self._checks is not None:
+            self._checks.add(Check(found, request))
         self._observer.on_hit(tier, self._clock() - since_s)
         answer = found.entry.answer
         headers = (
@@ -176,9 +194,13 @@ class CachedGenerator:
         return not is_fresh_wanted and flight.serves(request) and covers(flight.marks, where.tenant, where.wish)
 
     def _fly(self, where: Asked, request: GenerateRequest, looked: _Looked) -> Flight:
+        verification = None if self._checks is None else self._checks.verification(looked.to_verify)
+
         async def keep(prepared: Prepared, deltas: Sequence[Delta]) -> None:
             self._keeping.add(flight)
             try:
+                if verification is not None:
+                    await verification.settle(where.question, prepared, deltas)
                 await self._keep(where, request, looked, prepared, deltas)
             finally:
                 self._keeping.discard(flight)
@@ -186,6 +208,8 @@ class CachedGenerator:
                     del self._flights[where.key]
 
         flight = Flight(self._generator, request, looked.marks, keep, self._clock)
+        if verification is not None:
+            weakref.finalize(flight, verification.skip)
         self._flights[where.key] = flight
         return flight
 

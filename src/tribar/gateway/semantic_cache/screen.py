@@ -1,10 +1,9 @@
-"""Questions whose answer is not worth keeping: it will be another one soon, or it is the asker's alone."""
+"""Questions whose answer is not worth keeping, told by their words alone: ``judge.why_not_stored`` without features."""
 
 import asyncio
 
 from tribar.gateway.semantic_cache.guards import GUARDS
 from tribar.gateway.semantic_cache.reading import read
-from tribar.gateway.semantic_cache.verdict import Features
 
 REASONS = ("volatile", "personal", "context")
 """Names of guards. ``context``: the question leans on an earlier turn that was not given."""
@@ -22,17 +21,7 @@ async def screened(question: str, context: str) -> str:
     return await asyncio.to_thread(_reason, question[-MAX_SCREENED_CHARS:], context)
 
 
-def screened_features(features: Features) -> str:
-    """The same of a question that has been analysed."""
-    return _first({name for name in REASONS if features.slots.get(name)}, features.context)
-
-
 def _reason(question: str, context: str) -> str:
     reading = read(question)
-    return _first({guard.name for guard in GUARDS if guard.name in REASONS and guard.find(reading)}, context)
-
-
-def _first(found: set[str], context: str) -> str:
-    if context:
-        found = found - {"context"}
-    return next((name for name in REASONS if name in found), "")
+    found = {guard.name for guard in GUARDS if guard.name in REASONS and guard.find(reading)}
+    return next((name for name in REASONS if name in found and not (name == "context" and context)), "")

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from tribar.core.errors import Unavailable
 from tribar.core.fake_generator import FakeGenerator, Script, Step, speak
 from tribar.core.ports import KeyValueStore
 from tribar.core.requests import CacheWish, ChatPrompt, Delta, GenerateRequest, Prepared
 from tribar.core.sampling.params import SamplingParams
 from tribar.gateway.semantic_cache.administration import CacheAdministration
 from tribar.gateway.semantic_cache.answer_cache import AnswerCache, Semantics
+from tribar.gateway.semantic_cache.checks import ShadowChecks
 from tribar.gateway.semantic_cache.freshness import Freshness
 from tribar.gateway.semantic_cache.generator import CachedGenerator
 from tribar.gateway.semantic_cache.hits import RecentHits
 from tribar.gateway.semantic_cache.policy import CachePolicy
+from tribar.gateway.semantic_cache.thresholds import Thresholds
 from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question, Verdict
 from tribar.runtime.embed.fake import FakeEmbeddingModel
 from tribar.stores.memory_keyvalue import MemoryKeyValueStore
@@ -68,22 +71,30 @@ class FakeAnalyst:
         (vector,) = self.model.encode([question.text])
         language = "zh" if re.search("[\u4e00-\u9fff]", question.text) else "en"
         slots = {"number": tuple(re.findall(r"\d+", question.text))}
+        slots |= {"volatile": ("weather",)} if "weather" in question.text else {}
         features = Features(question.text, question.context, language, language, (), (), slots, b"")
         return Analysis(features, (vector / np.linalg.norm(vector)).astype(np.float32))
 
 
-class FakeJudge:
-    """Alike questions with the same numbers have the same answer. Remembers what it was taught."""
+def fake_judge(stored: Features, asked: Features, similarity: float) -> Verdict:
+    """Alike questions with the same numbers have the same answer."""
+    if stored.slots != asked.slots:
+        return Verdict(is_hit=False, score=0.0, reason="number")
+    return Verdict(is_hit=similarity > 0.7, score=similarity)
+
+
+class FakeAnswerJudge:
+    """Answers are the same where their texts are, unless told ``is_away``. Remembers what it compared."""
 
     def __init__(self) -> None:
-        self.lessons: list[tuple[str, str, bool]] = []
+        self.compared: list[tuple[str, str, str]] = []
+        self.is_away = False
 
-    def decide(self, stored: Features, asked: Features, similarity: float) -> Verdict:
-        is_hit = similarity > 0.7 and stored.slots == asked.slots
-        return Verdict(is_hit=is_hit, score=similarity if is_hit else 0.0, reason="" if is_hit else "number")
-
-    def learn(self, stored: Features, asked: Features, verdict: Verdict, *, is_right: bool) -> None:
-        self.lessons.append((stored.text, asked.text, is_right))
+    async def is_same(self, question: str, cached: str, fresh: str) -> bool:
+        if self.is_away:
+            raise Unavailable("no judge")
+        self.compared.append((question, cached, fresh))
+        return cached == fresh
 
 
 class CountingObserver:
@@ -117,21 +128,35 @@ class Rig:
         analyst: FakeAnalyst | None = None,
         is_semantic: bool = True,
         version: str = "1",
-        **more: Any,
+        thresholds: Thresholds | None = None,
     ) -> None:
         self.clock = Clock()
         self.fake = FakeGenerator(script or speak("An ", "answer", "."))
         self.store = MemoryKeyValueStore(1 << 22, 10_000, clock=self.clock) if store is None else store
         self.index = MemoryVectorIndex(1000)
-        self.analyst, self.judge, self.observer = analyst or FakeAnalyst(), FakeJudge(), CountingObserver()
-        semantics = Semantics(self.analyst, self.analyst.identity, self.judge, self.index) if is_semantic else None
+        self.analyst, self.observer = analyst or FakeAnalyst(), CountingObserver()
+        semantics = Semantics(self.analyst, self.analyst.identity, fake_judge, thresholds, self.index)
         policy = policy or CachePolicy(ttl_s=TTL_S)
         self.freshness = Freshness(self.store, 2 * policy.ttl_s)
-        self.cache = AnswerCache(self.store, self.freshness, policy, semantics, clock_s=self.clock)
+        self.cache = AnswerCache(
+            self.store, self.freshness, policy, semantics if is_semantic else None, clock_s=self.clock
+        )
         hits = RecentHits()
         self.administration = CacheAdministration(self.cache, hits, self.observer)
+        self.answer_judge = FakeAnswerJudge()
+        self.checks = (
+            None
+            if thresholds is None
+            else ShadowChecks(self.fake, self.cache, thresholds, self.answer_judge, self.observer)
+        )
         self.generator = CachedGenerator(
-            self.fake, self.cache, hits, version=version, observer=self.observer, clock=self.clock, **more
+            self.fake,
+            self.cache,
+            hits,
+            version=version,
+            checks=self.checks,
+            observer=self.observer,
+            clock=self.clock,
         )
 
     async def ask(self, request: GenerateRequest) -> tuple[str, str]:

@@ -1,16 +1,18 @@
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 from tests.unit.gateway.semantic_cache.cache_rig import TTL_S, FakeAnalyst, Halting, Rig, ask, told, wish
 
-from tribar.core.errors import Internal, InvalidRequest, Unavailable
-from tribar.core.fake_generator import FAKE_CARD, Script, speak
-from tribar.core.requests import CacheMode, ChatPrompt, Delta, Finish, FinishReason, Timing, Usage
+from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
+from tribar.core.fake_generator import FAKE_CARD, Script, Step, speak
+from tribar.core.requests import CacheMode, ChatPrompt, Delta, Finish, FinishReason, Prepared, Timing, Usage
 from tribar.core.sampling.params import SamplingParams
 from tribar.gateway.semantic_cache.freshness import Scope
 from tribar.gateway.semantic_cache.generator import PAUSE_S
 from tribar.gateway.semantic_cache.hits import HitId
 from tribar.gateway.semantic_cache.policy import CachePolicy
+from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
 from tribar.stores.memory_keyvalue import MemoryKeyValueStore
 
 QUESTION = "how do I reset my password"
@@ -94,17 +96,28 @@ async def test_bypass(request_: object) -> None:
     assert len(rig.store) == 2, "the entry and its tenant's mark"  # type: ignore[arg-type]
 
 
-async def test_questions_that_are_not_worth_keeping() -> None:
-    rig = Rig(screen=lambda text: "volatile" if "weather" in text else "")
+@pytest.mark.parametrize("is_semantic", [False, True])
+async def test_questions_that_are_not_worth_keeping(is_semantic: bool) -> None:
+    rig = Rig(is_semantic=is_semantic)
     for _ in range(2):
-        prepared = await rig.generator.prepare(ask("the weather today"))
+        prepared = await rig.generator.prepare(ask("what is the weather today"))
         assert told(prepared) == {"x-tribar-cache": "bypass", "x-tribar-cache-reason": "volatile"}
         await rig.deltas(prepared)
     assert rig.fake.n_finished == 2
 
 
+async def test_a_follow_up_without_its_conversation() -> None:
+    """BUG-094: what it leans on was not sent, so its answer is nobody else's; with the turns before, it is."""
+    rig = Rig(is_semantic=False)
+    assert (await rig.ask(ask("make it shorter")))[0] == "bypass"
+    assert (await rig.ask(ask("make it shorter", "write a poem", "a rose")))[0] == "miss"
+
+
 async def test_wishes() -> None:
-    rig = Rig(script=lambda prepared: speak(str(len(rig.fake.requests)))(prepared))
+    def count(prepared: Prepared) -> Iterable[Step]:
+        return speak(str(len(rig.fake.requests)))(prepared)
+
+    rig = Rig(count)
     assert await rig.ask(ask(QUESTION)) == ("miss", "1")
     assert await rig.ask(ask(ALIKE, cache=wish(mode=CacheMode.EXACT))) == ("miss", "2")
     assert await rig.ask(ask(QUESTION, cache=wish(mode=CacheMode.BYPASS))) == ("bypass", "3")
@@ -178,9 +191,7 @@ async def test_time_to_live() -> None:
             assert (await rig.ask(ask(question)))[0] == result, later_s
 
 
-@pytest.mark.parametrize(
-    ("scope", "name"), [(Scope.TAG, "t"), (Scope.DOCUMENT, "d"), (Scope.TENANT, "")], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("scope", "name"), [(Scope.TAG, "t"), (Scope.DOCUMENT, "d"), (Scope.TENANT, "")], ids=str)
 async def test_invalidation(scope: Scope, name: str) -> None:
     """BUG-098: the next lookup misses, in every process on the same store, and of no other tenant."""
     rig = Rig()
@@ -233,15 +244,37 @@ async def test_lost_marks_cost_entries_only() -> None:
 
 
 async def test_a_wrong_hit_is_not_given_again() -> None:
-    rig = Rig()
+    """And it costs the budget of errors, once."""
+    thresholds = Thresholds(ThresholdConfig(n_cold=0, unconfirmed_share=0.0, check_share=0.001))
+    rig = Rig(thresholds=thresholds)
     await rig.ask(ask(QUESTION))
     hit_id = HitId.parse(told(await rig.generator.prepare(ask(ALIKE)))["x-tribar-cache-id"])
     assert hit_id is not None
-    await rig.administration.report("a", hit_id, is_right=True)
-    assert rig.judge.lessons == [(QUESTION, ALIKE, True)]
+    entry = await rig.administration.entry("a", hit_id)
+    assert (entry.question, entry.answer.text) == (QUESTION, "An answer.")
     await rig.administration.report("a", hit_id, is_right=False)
-    assert rig.judge.lessons == [(QUESTION, ALIKE, True)], "one hit teaches once"
-    assert rig.observer.events[-2:] == ["client right", "client wrong"]
+    assert (thresholds.wrong_estimate, rig.observer.events[-1]) == (1.0, "client wrong")
+    thresholds.check()
+    assert (await rig.ask(ask(QUESTION)))[0] == "miss"
+    await rig.administration.report("a", hit_id, is_right=False)
+    assert thresholds.wrong_estimate == 1.0
+
+
+async def test_another_tenants_answer_does_not_exist() -> None:
+    """Law 11, for administration."""
+    rig = Rig()
+    await rig.ask(ask(QUESTION))
+    hit_id = HitId.parse(told(await rig.generator.prepare(ask(QUESTION)))["x-tribar-cache-id"])
+    assert hit_id is not None
+    with pytest.raises(NotFound):
+        await rig.administration.entry("b", hit_id)
+    with pytest.raises(NotFound):
+        await rig.administration.report("b", hit_id, is_right=False)
+    with pytest.raises(NotFound):
+        await rig.administration.drop("b", hit_id)
+    assert not await rig.administration.invalidate("b", Scope.TENANT)
+    assert (await rig.ask(ask(QUESTION)))[0] == "exact"
+    await rig.administration.drop("a", hit_id)
     assert (await rig.ask(ask(QUESTION)))[0] == "miss"
 
 
