@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,17 @@ from tribar.app.hosted_engine import HostedEngine
 from tribar.app.hosting import Hosted, Models
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
+from tribar.app.limiting import Limiting
 from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel
 from tribar.app.panel import show_ready
 from tribar.app.resolve import ResolvedConfig
+from tribar.app.shared_stores import SharedStores
 from tribar.app.supervisor import ProcessSupervisor
 from tribar.gateway.app import build_app
-from tribar.gateway.catalog import StaticCatalog
+from tribar.gateway.catalog import ServedModel, StaticCatalog
+from tribar.gateway.limits.limited import Limited
 from tribar.gateway.middleware import RequestRecord, log_access
 from tribar.telemetry.metrics import metrics_text
 
@@ -64,6 +68,8 @@ class FrontEnd:
         self._language_model = language_model
         self._make_models = make_models
         self._registry = CollectorRegistry()
+        self._stores = SharedStores(edge.stores, self._registry)
+        self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -80,9 +86,11 @@ class FrontEnd:
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: engine.served()}),
+            StaticCatalog({} if engine is None else {engine.resolved.name: self._limited(engine.served())}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
+        await self._stores.open()
+        self._limiting.start()
         http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
@@ -100,6 +108,8 @@ class FrontEnd:
             await http.stop()
             for task in serving:
                 task.cancel()
+            await self._limiting.stop()
+            await self._stores.close()
         return 0
 
     def _engine(self) -> HostedEngine | None:
@@ -116,6 +126,9 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
+    def _limited(self, model: ServedModel) -> ServedModel:
+        return replace(model, generator=Limited(model.generator, self._limiting.gate))
+
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
 
@@ -128,6 +141,7 @@ class FrontEnd:
             observe=_observe,
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
+            gate=self._limiting.gate,
             version=tribar.__version__,
         )
         return LastAnswers(app, catalog.is_leaving)

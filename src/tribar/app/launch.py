@@ -50,7 +50,7 @@ def launch(config: ServeConfig) -> int:
     started_s = time.monotonic()
     _configure_logging(config.server)
     console, machine = Console(stderr=True), read_machine()
-    edge = Edge.of(config.server, max(1, raise_open_files_limit() - RESERVED_FILES))
+    edge = Edge.of(config, max(1, raise_open_files_limit() - RESERVED_FILES))
     listener = bind(config.server.host, config.server.port)
     try:
         if is_public(listener) and edge.keys is None:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tribar.core.limits import Demand, Meter, Settlement, Verdict
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
 
 
@@ -162,6 +163,22 @@ class AnswerJudge(Protocol):
 
     async def is_same(self, question: str, cached: str, fresh: str) -> bool:
         """Whether both answers tell the asker the same. Raises what its embedder or model raises."""
+class Buckets(Protocol):
+    """Counts what subjects use, against limits. Every call is atomic. Raises ``Unavailable`` while the store is away.
+
+    ``ticket`` is the holder of permits: unique for each request.
+    """
+
+    async def reserve(self, ticket: str, demands: Sequence[Demand]) -> Verdict:
+        """Take all demands (each of another meter), or none of them and say when they could be met."""
+        ...
+
+    async def settle(self, ticket: str, settlements: Sequence[Settlement]) -> None:
+        """Correct what was reserved by what was used, and give permits back."""
+        ...
+
+    async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
+        """Hold the ticket's permits of ``meters`` for another period: they lapse with whoever died holding them."""
         ...
 
 

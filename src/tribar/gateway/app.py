@@ -17,6 +17,9 @@ from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.dispatch import Dispatch
 from tribar.gateway.endpoint import Dialect, GenerateEndpoint
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.headers import NAMES as RATE_LIMIT_HEADERS
+from tribar.gateway.limits.layer import RateLimitHeaders
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
 from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
 from tribar.gateway.openai.embeddings import Embeddings
@@ -42,6 +45,7 @@ def build_app(
     tenant_of: TenantOf | None = None,
     embedders: Mapping[str, Embedder] = MappingProxyType({}),
     cache: CacheAdministration | None = None,
+    gate: LimitGate | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
@@ -49,13 +53,16 @@ def build_app(
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
-    everybody in as the tenant "". ``embedders`` are served by these names; ``cache`` administers the semantic cache.
+    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing. ``embedders`` are served by
+    these names; ``cache`` administers the semantic cache.
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, embedders, cache, version), rooms)
+    routes = _routes(catalog, config, metrics_text, gate or LimitGate(), embedders, cache, version)
+    app: ASGIApp = Dispatch(routes, rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
+        Middleware(RateLimitHeaders),
         Middleware(Boundary, observe=observe, plain=frozenset(rooms)),
         Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
         *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
@@ -69,6 +76,7 @@ def _routes(
     catalog: GatewayCatalog,
     config: GatewayConfig,
     metrics_text: Callable[[], bytes],
+    gate: LimitGate,
     embedders: Mapping[str, Embedder],
     cache: CacheAdministration | None,
     version: str,
@@ -80,7 +88,7 @@ def _routes(
     cache_routes = CacheRoutes(cache, config, room)
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
-        return GenerateEndpoint(dialect, catalog, config, room, pulse)
+        return GenerateEndpoint(dialect, catalog, config, room, pulse, gate)
 
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),
@@ -118,6 +126,6 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After", *CACHE_HEADERS],
+            expose_headers=["X-Request-Id", "Retry-After", *RATE_LIMIT_HEADERS, *CACHE_HEADERS],
         )
     ]

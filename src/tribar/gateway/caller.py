@@ -20,14 +20,15 @@ _STRICTNESS = {mode: i for i, mode in enumerate(CacheMode)}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never".
+    """``tenant`` and ``key`` (an id, not the key itself) are empty where no keys are configured.
 
-    ``cache`` is what ``Cache-Control`` (RFC 9111, section 5.2.1) asks for: ``no-store`` goes past the cache,
-    ``no-cache`` and ``max-age=0`` have the answer made anew.
+    ``expires_s`` is a monotonic time, None is "never". ``cache`` is what ``Cache-Control`` (RFC 9111, section 5.2.1)
+    asks for: ``no-store`` goes past the cache, ``no-cache`` and ``max-age=0`` have the answer made anew.
     """
 
     tenant: str = ""
     expires_s: float | None = None
+    key: str = ""
     cache: CacheMode = CacheMode.USE
 
 
@@ -42,7 +43,8 @@ def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
             message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
-    return Caller(scope["state"].get("tenant", ""), expires_s, _cache_mode(scope["headers"]))
+    state = scope["state"]
+    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), _cache_mode(scope["headers"]))
 
 
 def _cache_mode(headers: Iterable[tuple[bytes, bytes]]) -> CacheMode:
