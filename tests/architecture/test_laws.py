@@ -67,6 +67,7 @@ SUITES = {
     "Channel": ({"send", "receive", "close"}, "lines.py"),
     "EngineEndpoint": ({"poll", "drop", "wake", "close"}, "lines.py"),
     "KvAllocator": ({"admit", "grow", "release", "usage"}, "test_kv_allocator.py"),
+    "KeyValueStore": ({"get", "put", "put_if_absent", "delete", "keys"}, "test_key_value_store.py"),
     "TextGenerator": ({"card", "prepare", "generate"}, "test_text_generator.py"),
 }
 """A seam's verbs, by which its implementations are found, and where its contract suite lists them."""

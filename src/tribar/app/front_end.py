@@ -18,6 +18,7 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
+from tribar.app.caching import Caching, model_version
 from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
@@ -70,6 +71,7 @@ class FrontEnd:
         self._registry = CollectorRegistry()
         self._stores = SharedStores(edge.stores, self._registry)
         self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
+        self._caching = Caching(edge.cache, self._stores, self._registry)
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -86,11 +88,12 @@ class FrontEnd:
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: self._limited(engine.served())}),
+            StaticCatalog({} if engine is None else {engine.resolved.name: self._guarded(engine)}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
         self._limiting.start()
+        self._caching.start()
         http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
@@ -108,6 +111,7 @@ class FrontEnd:
             await http.stop()
             for task in serving:
                 task.cancel()
+            await self._caching.stop()
             await self._limiting.stop()
             await self._stores.close()
         return 0
@@ -126,8 +130,11 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _limited(self, model: ServedModel) -> ServedModel:
-        return replace(model, generator=Limited(model.generator, self._limiting.gate))
+    def _guarded(self, engine: HostedEngine) -> ServedModel:
+        """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
+        served, facts = engine.served(), engine.facts
+        limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
+        return self._caching.in_front(limited, served.generator, facts.name, model_version(facts.path))
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
@@ -142,6 +149,8 @@ class FrontEnd:
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
             gate=self._limiting.gate,
+            embedders=self._caching.embedders,
+            cache=self._caching.administration,
             version=tribar.__version__,
         )
         return LastAnswers(app, catalog.is_leaving)

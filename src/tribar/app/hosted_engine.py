@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from tribar.app.engine_spec import engine_spec
 from tribar.app.model import OpenedModel
-from tribar.app.resolve import ResolvedConfig
+from tribar.app.resolve import ModelFacts, ResolvedConfig
 from tribar.app.supervisor import EX_CONFIG, ProcessSupervisor
 from tribar.core.errors import Internal
 from tribar.core.ports import ProcessSpec
@@ -70,6 +70,11 @@ class HostedEngine:
         tokens = self._opened.text.tokenizer
         vocabulary = Vocabulary(tokens.token_bytes, tokens.special_ids, tokens.strips_leading_space)
         return ServedModel(self._client, vocabulary)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What is known of the model before it runs."""
+        return self._opened.facts
 
     def card(self) -> ModelCard:
         """Raises ``Unavailable`` before it is ready."""

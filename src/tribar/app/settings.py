@@ -21,6 +21,7 @@ from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
 from tribar.app.config import (
+    CacheConfig,
     EngineConfig,
     LimitingConfig,
     ModelConfig,
@@ -40,6 +41,7 @@ ROOMS: dict[str, type[Any]] = {
     "server": ServerConfig,
     "stores": StoresConfig,
     "limiting": LimitingConfig,
+    "cache": CacheConfig,
 }
 
 LISTS = ("limits",)

@@ -93,7 +93,7 @@ def _routes(
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),
         "/v1/completions": generate(COMPLETIONS),
-        "/v1/embeddings": Embeddings(embedders, config, room),
+        "/v1/embeddings": Embeddings(embedders, config, room, gate),
         "/v1/cache/feedback": cache_routes.report,
         "/tokenize": Tokenize(catalog, config, room),
         "/detokenize": Detokenize(catalog, config, room),

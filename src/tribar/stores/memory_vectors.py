@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tribar.core.errors import Internal
 from tribar.core.ports import Neighbour
 
 SIGNATURE_WORDS = 8
@@ -55,12 +56,12 @@ class MemoryVectorIndex:
         return sum(partition.n_bytes for partition in self._partitions.values())
 
     async def insert(self, partition: str, key: str, vector: NDArray[np.float32]) -> None:
-        """See ``VectorIndex``. Raises ``ValueError`` for a dimension that the partition does not have."""
+        """See ``VectorIndex``. Raises ``Internal`` for a dimension that the partition does not have."""
         async with self._turn:
             await self._run(self._n_rows(partition), lambda: self._insert(partition, key, vector))
 
     async def search(self, partition: str, vector: NDArray[np.float32], k: int) -> Sequence[Neighbour]:
-        """See ``VectorIndex``. Raises ``ValueError`` for a dimension that the partition does not have."""
+        """See ``VectorIndex``. Raises ``Internal`` for a dimension that the partition does not have."""
         async with self._turn:
             return await self._run(self._n_rows(partition), lambda: self._search(partition, vector, k))
 
@@ -208,4 +209,4 @@ class _Partition:
 
     def _check_dimension(self, vector: NDArray[np.float32]) -> None:
         if vector.shape != (len(self._directions),):
-            raise ValueError(f"a vector of shape {vector.shape} among vectors of {len(self._directions)} dimensions")
+            raise Internal(f"a vector of shape {vector.shape} among vectors of {len(self._directions)} dimensions")

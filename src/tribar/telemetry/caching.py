@@ -31,13 +31,20 @@ class CacheFamilies:
             registry=registry,
         )
         self.entries = Gauge("tribar_semantic_cache_entries", "Stored answers and marks.", registry=registry)
-        self.bytes = Gauge("tribar_semantic_cache_bytes", "Memory of what is stored.", registry=registry)
+        self.bytes = Gauge(
+            "tribar_semantic_cache_bytes",
+            "Memory of what is stored here.",
+            registry=registry,
+        )
         self.vectors = Gauge("tribar_semantic_cache_vectors", "Questions that can be found.", registry=registry)
 
-    def watch(self, n_entries: Callable[[], int], n_bytes: Callable[[], int], n_vectors: Callable[[], int]) -> None:
+    def watch(self, n_entries: Callable[[], int], n_bytes: Callable[[], int]) -> None:
         """Read the sizes at every scrape."""
         self.entries.set_function(n_entries)
         self.bytes.set_function(n_bytes)
+
+    def watch_vectors(self, n_vectors: Callable[[], int]) -> None:
+        """Read their number at every scrape."""
         self.vectors.set_function(n_vectors)
 
 

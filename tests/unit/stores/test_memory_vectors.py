@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tribar.core.errors import Internal
 from tribar.stores.memory_vectors import INLINE_ROWS, SHORTLIST, MemoryVectorIndex
 
 DIMENSION = 64
@@ -83,7 +84,7 @@ async def test_rows_and_keys_agree_after_any_step(seed: int) -> None:
 async def test_another_dimension_is_refused() -> None:
     """BUG-099: it belongs in a partition of its own."""
     index = await filled(units(3))
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(Internal, match="shape"):
         await index.search("p", units(1, dimension=32)[0], 1)
     await index.insert("q", "x", units(1, dimension=32)[0])
 

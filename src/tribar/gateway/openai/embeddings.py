@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,12 +19,19 @@ from tribar.core.errors import InvalidRequest, NotFound, TooLarge, Unsupported
 from tribar.core.ports import Embedder
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.body_reader import BodyReader
+from tribar.gateway.caller import caller_of
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.guard import Lifeline
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.layer import STATE as VISIT
+from tribar.gateway.limits.rules import Subject
 from tribar.gateway.openai.tokenization import ModelName
 
 MAX_INPUTS = 2048
 """OpenAI's own limit."""
+
+_CHARS_PER_TOKEN = 4
+"""A guess, for what is reserved until the tokens are counted."""
 
 _INLINE_NUMBERS = 8192
 """An answer with more of them is written beside the event loop."""
@@ -45,25 +54,30 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
 class Embeddings:
     """An ASGI application over ``embedders``, by the names under which they are served."""
 
-    def __init__(self, embedders: Mapping[str, Embedder], config: GatewayConfig, room: BodyRoom) -> None:
+    def __init__(
+        self, embedders: Mapping[str, Embedder], config: GatewayConfig, room: BodyRoom, gate: LimitGate
+    ) -> None:
         self._embedders = dict(embedders)
+        self._gate = gate
         self._reader = BodyReader(EmbeddingRequest, config, room)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request. Its tokens count against the caller's limits."""
+        caller = caller_of(scope, time.monotonic())
+        self._gate.check(Subject(key=caller.key, tenant=caller.tenant))
         request, texts, embedder = await self._reader.read(scope, receive, self._parse)
-        async with Lifeline(receive):
-            try:
-                vectors = await embedder.embed(texts, truncate=request.truncate_prompt_tokens is not None)
-            except TooLarge as error:  # the API's answer to it is 400, as for prompts
-                raise InvalidRequest(error.message, param="input", code="context_length_exceeded") from error
-            n_tokens = await embedder.count_tokens(texts)
-        is_base64 = request.encoding_format == "base64"
-        if vectors.size > _INLINE_NUMBERS:
-            body = await asyncio.to_thread(_written, request.model, vectors, n_tokens, is_base64)
-        else:
-            body = _written(request.model, vectors, n_tokens, is_base64)
-        await Response(body, media_type="application/json")(scope, receive, send)
+        subject = Subject(key=caller.key, tenant=caller.tenant, model=request.model)
+        async with self._gate.visit(subject) as visit:
+            scope["state"][VISIT] = visit
+            async with Lifeline(receive):
+                visit.expect(sum(map(len, texts)) // _CHARS_PER_TOKEN, 0)
+                await visit.admit()
+                vectors = await _embedded(embedder, texts, truncate=request.truncate_prompt_tokens is not None)
+                n_tokens = await embedder.count_tokens(texts)  # of texts that are known to be short enough
+                visit.spend(n_tokens, 0)
+                write = partial(_written, request.model, vectors, n_tokens, request.encoding_format == "base64")
+                body = await asyncio.to_thread(write) if vectors.size > _INLINE_NUMBERS else write()
+            await Response(body, media_type="application/json")(scope, receive, send)
 
     def _parse(self, body: EmbeddingRequest) -> tuple[EmbeddingRequest, list[str], Embedder]:
         embedder = self._embedders.get(body.model)
@@ -78,6 +92,13 @@ class Embeddings:
                 param="dimensions",
             )
         return body, _texts(body.input), embedder
+
+
+async def _embedded(embedder: Embedder, texts: Sequence[str], *, truncate: bool) -> NDArray[np.float32]:
+    try:
+        return await embedder.embed(texts, truncate=truncate)
+    except TooLarge as error:  # the API's answer to it is 400, as for prompts
+        raise InvalidRequest(error.message, param="input", code="context_length_exceeded") from error
 
 
 def _texts(given: str | Sequence[str | int | list[int]]) -> list[str]:

@@ -81,16 +81,19 @@ class ShadowChecks:
         self._cache = cache
         self._answer_judge = answer_judge
         self._observer = observer
-        self._waiting: asyncio.Queue[Check] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Check] = asyncio.Queue(MAX_WAITING)
 
     @property
     def is_full(self) -> bool:
         """Whether no more may be asked for."""
-        return self._waiting.qsize() >= MAX_WAITING
+        return self._waiting.full()
 
     def add(self, check: Check) -> None:
-        """Make ``check`` some time."""
-        self._waiting.put_nowait(check)
+        """Make ``check`` some time; too many at once are skipped."""
+        if self._waiting.full():
+            self.skip(check.found)
+        else:
+            self._waiting.put_nowait(check)
 
     def verification(self, found: Found | None) -> Verification | None:
         """How ``found``, which is not served, is to be checked; None where it is not to be."""
