@@ -20,6 +20,7 @@ PANELS = {
     "server": "Server",
     "stores": "Stores",
     "limiting": "Limits",
+    "cache": "Semantic cache",
 }
 
 

@@ -39,6 +39,7 @@ from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.limits.limited import Limited
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.telemetry.loop_watchdog import LoopMetrics, LoopWatchdog
 from tribar.telemetry.metrics import metrics_text
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/v2/health/live", "/v2/health/ready"})
@@ -69,6 +70,7 @@ class FrontEnd:
         self._language_model = language_model
         self._make_models = make_models
         self._registry = CollectorRegistry()
+        self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
         self._stores = SharedStores(edge.stores, self._registry)
         self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
         self._caching = Caching(edge.cache, self._stores, self._registry)
@@ -94,6 +96,7 @@ class FrontEnd:
         await self._stores.open()
         self._limiting.start()
         self._caching.start()
+        self._watchdog.start()
         http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
@@ -106,6 +109,7 @@ class FrontEnd:
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
         finally:
+            self._watchdog.stop()
             catalog.drain()
             await asyncio.gather(*(part.stop(self._server.drain_timeout_s) for part in parts))
             await http.stop()
@@ -151,6 +155,7 @@ class FrontEnd:
             gate=self._limiting.gate,
             embedders=self._caching.embedders,
             cache=self._caching.administration,
+            usage=self._limiting.ledger,
             version=tribar.__version__,
         )
         return LastAnswers(app, catalog.is_leaving)

@@ -1,4 +1,4 @@
-"""The stores of one front end that its parts share: connections to Redis, if there is one."""
+"""The stores of one front end that its parts share: connections to Redis and to SQL, where there are any."""
 
 import importlib
 import logging
@@ -8,11 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from tribar.app.config import StoresConfig
 from tribar.core.errors import InvalidRequest, Unavailable
+from tribar.core.ports import UsageLedger
 from tribar.stores.pool_observer import PoolObserver
 from tribar.telemetry.pools import PoolFamilies, PoolMetrics
 
 if TYPE_CHECKING:
     from tribar.stores.redis_pool import RedisPool
+    from tribar.stores.sql import SqlPool
 
 _log = logging.getLogger(__name__)
 
@@ -25,19 +27,30 @@ class SharedStores:
         self._config = config
         self._families = PoolFamilies(registry)
         self.redis = None if config.redis_url is None else self._redis(config.redis_url)
+        self._sql = None if config.usage_database is None else self._sql_pool(config.usage_database)
 
     async def open(self) -> None:
-        """Open the first connections. A Redis that is away stops nothing: it is looked for with each request."""
-        if self.redis is not None:
+        """Open the first connections. A store that is away stops nothing: it is looked for whenever it is needed."""
+        for pool in (self.redis, self._sql):
             try:
-                await self.redis.open()
+                if pool is not None:
+                    await pool.open()
             except Unavailable as error:
                 _log.warning("%s; the server starts without it", error.message)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self.redis is not None:
-            await self.redis.close()
+        for pool in (self.redis, self._sql):
+            if pool is not None:
+                await pool.close()
+
+    def usage_ledger(self) -> UsageLedger | None:
+        """Where use is written down; None where it is not."""
+        if self._sql is None:
+            return None
+        from tribar.stores.usage.sql import SqlUsageLedger
+
+        return SqlUsageLedger(self._sql)
 
     def observer(self, pool: str) -> PoolObserver:
         """Where the pool of that name tells its waits."""
@@ -50,6 +63,14 @@ class SharedStores:
         return RedisPool(
             RedisPoolConfig(url=url, max_connections=self._config.redis_max_connections), self.observer("redis")
         )
+
+    def _sql_pool(self, url: str) -> "SqlPool":
+        for module in ("sqlalchemy", "asyncpg" if url.startswith("postgres") else "aiosqlite"):
+            _require(module, "sql", "usage_database")
+        from tribar.stores.sql import SqlPool, SqlPoolConfig
+
+        config = SqlPoolConfig(url=url, max_connections=self._config.sql_max_connections)
+        return SqlPool(config, self.observer("sql"))
 
 
 def _require(module: str, extra: str, param: str) -> None:

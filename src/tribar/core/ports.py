@@ -1,7 +1,8 @@
 """The ports through which rooms meet. Implementations are bound in ``app``; nobody imports a sibling room."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from tribar.core.limits import Demand, Meter, Settlement, Verdict
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
+from tribar.core.usage import UsageCounts, UsageKey
 
 
 class Clock(Protocol):
@@ -179,6 +181,18 @@ class Buckets(Protocol):
 
     async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
         """Hold the ticket's permits of ``meters`` for another period: they lapse with whoever died holding them."""
+        ...
+
+
+class UsageLedger(Protocol):
+    """What tenants have used, kept. Raises ``Unavailable`` while the store is away."""
+
+    async def add(self, batch_id: str, counts: Mapping[UsageKey, UsageCounts]) -> None:
+        """Add all of ``counts`` or nothing. A batch whose id was added before changes nothing."""
+        ...
+
+    async def totals(self, tenant: str, first: date, last: date) -> Mapping[UsageKey, UsageCounts]:
+        """What ``tenant`` used from ``first`` to ``last``, both included, by day and model, in this order."""
         ...
 
 

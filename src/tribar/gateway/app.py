@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from tribar.core.ports import Embedder
+from tribar.core.ports import Embedder, UsageLedger
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.cache_routes import CacheRoutes
@@ -33,6 +33,7 @@ from tribar.gateway.semantic_cache.generator import CACHE_HEADERS
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
+from tribar.gateway.usage import UsageReport
 
 
 def build_app(
@@ -46,6 +47,7 @@ def build_app(
     embedders: Mapping[str, Embedder] = MappingProxyType({}),
     cache: CacheAdministration | None = None,
     gate: LimitGate | None = None,
+    usage: UsageLedger | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
@@ -53,11 +55,11 @@ def build_app(
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
-    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing. ``embedders`` are served by
-    these names; ``cache`` administers the semantic cache.
+    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing; ``usage`` is told to
+    tenants, and None to nobody; ``embedders`` are served by these names; ``cache`` administers the semantic cache.
     """
     config = config or GatewayConfig()
-    routes = _routes(catalog, config, metrics_text, gate or LimitGate(), embedders, cache, version)
+    routes = _routes(catalog, config, metrics_text, gate or LimitGate(), embedders, cache, usage, version)
     app: ASGIApp = Dispatch(routes, rooms)
     layers = [
         Middleware(RequestId),
@@ -79,6 +81,7 @@ def _routes(
     gate: LimitGate,
     embedders: Mapping[str, Embedder],
     cache: CacheAdministration | None,
+    usage: UsageLedger | None,
     version: str,
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
@@ -104,6 +107,7 @@ def _routes(
     return [
         *(Route(path, endpoint, methods=["POST"], name=path) for path, endpoint in posts.items()),
         Route("/v1/models", models.index),
+        Route("/v1/usage", UsageReport(usage).answer),
         Route("/v1/models/{name:path}", models.one),
         Route("/v1/cache", cache_routes.invalidate, methods=["DELETE"]),
         Route("/v1/cache/{id}", cache_routes.one),

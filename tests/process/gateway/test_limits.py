@@ -93,9 +93,9 @@ def test_openais_client_comes_back_by_itself_and_every_header_is_right() -> None
 
 def check_headers(answer: Answer) -> None:
     limits = {"requests": "60", "tokens": "1000000"}
-    for unit in limits:
-        assert answer.headers[f"x-ratelimit-limit-{unit}"] == limits[unit]
-        assert 0 <= int(answer.headers[f"x-ratelimit-remaining-{unit}"]) < int(limits[unit])
+    for unit, limit in limits.items():
+        assert answer.headers[f"x-ratelimit-limit-{unit}"] == limit
+        assert 0 <= int(answer.headers[f"x-ratelimit-remaining-{unit}"]) < int(limit)
         assert DURATION.fullmatch(answer.headers[f"x-ratelimit-reset-{unit}"])
 
 

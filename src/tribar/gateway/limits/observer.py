@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from tribar.core.usage import UsageCounts
 from tribar.gateway.limits.rules import Subject
 
 
@@ -16,8 +17,8 @@ class LimitObserver(Protocol):
         """A request passed although the store of the limits is away."""
         ...
 
-    def on_use(self, subject: Subject, n_prompt: int, n_completion: int) -> None:
-        """A request ended: what it has used of its model."""
+    def on_use(self, subject: Subject, counts: UsageCounts) -> None:
+        """A request ended, or a part of it that outlived it: what it has used of its model."""
         ...
 
 
@@ -30,5 +31,5 @@ class SilentLimits:
     def on_unmetered(self) -> None:
         """See ``LimitObserver``."""
 
-    def on_use(self, subject: Subject, n_prompt: int, n_completion: int) -> None:
+    def on_use(self, subject: Subject, counts: UsageCounts) -> None:
         """See ``LimitObserver``."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from tribar.core.errors import TooLarge, TribarError
 from tribar.core.limits import Demand, MeterKind, Settlement, Verdict
+from tribar.core.usage import UsageCounts
 from tribar.gateway.limits.headers import Headers, rate_limit_headers
 from tribar.gateway.limits.rules import Limit, Subject
 
@@ -113,7 +114,7 @@ class Visit:
         self._n_completion += n_completion
         if self._is_closed:  # a generation that others still wait for outlives the request that began it
             self._settle_tokens(-(n_prompt + n_completion))
-            self._gate.observer.on_use(self.subject, n_prompt, n_completion)
+            self._gate.observer.on_use(self.subject, UsageCounts(0, n_prompt, n_completion))
 
     def close(self, error: BaseException | None = None) -> None:
         """Give back what was not used. A request that failed here, before its first token, costs nothing."""
@@ -132,7 +133,7 @@ class Visit:
                 ],
             )
         if self._is_admitted:
-            self._gate.observer.on_use(self.subject, self._n_prompt, self._n_completion)
+            self._gate.observer.on_use(self.subject, UsageCounts(1, self._n_prompt, self._n_completion))
 
     def _take(self, limits: Sequence[Limit], demands: Sequence[Demand], verdict: Verdict) -> None:
         windows = [level.window for level in verdict.levels]

@@ -12,6 +12,7 @@ from tribar.core.errors import DeadlineExceeded, InvalidRequest, Overloaded, Rat
 from tribar.core.fake_generator import FakeGenerator, Script, speak
 from tribar.core.limits import Demand, Meter, Settlement, Verdict
 from tribar.core.requests import GenerateRequest, IdsPrompt, Prepared
+from tribar.core.usage import UsageCounts
 from tribar.gateway.limits.gate import LimitGate, LimitsConfig
 from tribar.gateway.limits.limited import Limited
 from tribar.gateway.limits.rules import Allowance, Rule, RuleBook, Subject
@@ -34,7 +35,7 @@ class Seen:
     """An observer."""
 
     refused: list[str] = field(default_factory=list)
-    used: list[tuple[Subject, int, int]] = field(default_factory=list)
+    used: list[tuple[Subject, UsageCounts]] = field(default_factory=list)
     n_unmetered: int = 0
 
     def on_refusal(self, reason: str) -> None:
@@ -43,8 +44,8 @@ class Seen:
     def on_unmetered(self) -> None:
         self.n_unmetered += 1
 
-    def on_use(self, subject: Subject, n_prompt: int, n_completion: int) -> None:
-        self.used.append((subject, n_prompt, n_completion))
+    def on_use(self, subject: Subject, counts: UsageCounts) -> None:
+        self.used.append((subject, counts))
 
 
 @dataclass
@@ -107,7 +108,7 @@ async def test_what_was_reserved_and_not_used_goes_back() -> None:
             pass
     assert await made.left("tokens") == 1000 - 18
     assert await made.left("requests") == 4
-    assert made.seen.used == [(ALICE, 10, 8)]
+    assert made.seen.used == [(ALICE, UsageCounts(1, 10, 8))]
 
 
 async def test_fifty_at_the_same_time_overshoot_by_nothing() -> None:
