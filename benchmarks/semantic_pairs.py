@@ -58,7 +58,7 @@ def without_each_kind(seen: Sequence[Seen], training: Sequence[Seen], *, refit: 
                 refused = refusal(one.a, one.b, cross_language=True)
                 return 0.0 if refused else fitted.score(evidence(one.a, one.b, one.similarity))
 
-            threshold = choose_threshold([*rest, *others], score)
+            threshold = choose_threshold(rest, score)
         else:
             score = shipped_score
             threshold = choose_threshold(rest, score)

@@ -9,8 +9,8 @@ from tribar.gateway.semantic_cache.words import Word
 _MARKERS = (
     # (pattern, role of the content word before, role of the one after)
     (r"\bfrom\b|从|由|自", "", "source"),
-    (r"\b(?:to|into|onto)\b|转换成|转换为|转成|转为|换算成|换成|变成|改成|翻译成|译成|换算为|升级到|迁移到|传到|移到|到|转|换", "source?", "target"),
-    (r"\bthan\b", "", "object"),
+    (r"\b(?:to|into|onto)\b|转换成|转换为|转成|转为|换算成|换成|变成|改成|翻译成|译成|换算为|升级到|迁移到|传到|移到|到|转|换", "source", "target"),
+    (r"\bthan\b", "first", "object"),
     (r"比", "subject", "object"),
     (r"\b(?:beats?|defeats?|kills?|eats?|bites?|bit|hits?|sues?|teach(?:es)?|hires?|fires?|owes?|marr(?:y|ies)|chases?|"
      r"calls?|pays?|visits?|helps?|follows?|replaces?|owns?|buys?|acquires?|invades?|love?s|hates?|leads?|causes?)\b",
@@ -30,7 +30,7 @@ def find(reading: Reading) -> Slots:
         for match in pattern.finditer(reading.text):
             left = [word for word in content if word.start + len(word.form) <= match.start()]
             right = [word for word in content if word.start >= match.end()]
-            _note(found, before.rstrip("?"), left[-1:])
+            _note(found, *(("subject", left[:1]) if before == "first" else (before, left[-1:])))
             _note(found, after, right[:1])
     return tuple(sorted(found))
 
