@@ -74,8 +74,10 @@ def _calibrated(cosine: float) -> float:
 
 
 def _vectors(features: Features) -> NDArray[np.float32]:
-    rows = np.frombuffer(features.word_vectors, np.int8).reshape(-1, VECTOR_DIMENSION).astype(np.float32)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    flat = np.frombuffer(features.word_vectors, np.int8)
+    rows: NDArray[np.float32] = flat.reshape(-1, VECTOR_DIMENSION).astype(np.float32)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    return rows
 
 
 def _mean(values: NDArray[np.float32] | NDArray[np.bool_], weights: NDArray[np.float32]) -> float:

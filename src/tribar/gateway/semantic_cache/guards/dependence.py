@@ -31,7 +31,7 @@ def find_volatile(reading: Reading) -> Slots:
 
 
 def find_personal(reading: Reading) -> Slots:
-    """The words by which the answer depends on who asks. 我的 alone counts unless a method, a rule or a reason is asked."""
+    """The words by which the answer depends on who asks; 我的 alone unless a method, a rule or a reason is asked."""
     found = set(_phrases("personal.txt").findall(reading.text))
     if not _GENERAL.search(reading.text):
         found |= set(_OWN.findall(reading.text))
