@@ -9,8 +9,17 @@ from tribar.gateway.semantic_cache.word_lists import read_words
 
 _DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.(?:\d+|x\b))*(?:/\d+)?")
 _SCALES = {
-    **{"k": 1_000, "thousand": 1_000, "w": 10_000, "million": 1_000_000, "billion": 10**9, "hundred": 100, "dozen": 12},
-    **{"百": 100, "千": 1_000, "万": 10_000, "亿": 10**8},
+    "k": 1_000,
+    "thousand": 1_000,
+    "w": 10_000,
+    "million": 1_000_000,
+    "billion": 10**9,
+    "hundred": 100,
+    "dozen": 12,
+    "百": 100,
+    "千": 1_000,
+    "万": 10_000,
+    "亿": 10**8,
 }
 _SCALE = re.compile(r"\s?(thousand|million|billion|hundred|dozen|[kw](?![a-z])|[万亿千百])")
 _UNITS = (

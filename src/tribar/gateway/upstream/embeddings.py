@@ -128,7 +128,7 @@ class OpenAiEmbedder:
         except (ValueError, binascii.Error) as error:  # msgspec's errors are ValueErrors
             raise Unavailable(f"the embeddings endpoint answered something else: {error}") from error
         known = vectors.shape[-1] if self._card is None else self._card.dimension
-        if vectors.ndim != 2 or vectors.shape != (n, known) or not np.isfinite(vectors).all():
+        if vectors.shape != (n, known) or known == 0 or not np.isfinite(vectors).all():
             raise Unavailable(
                 f"the embeddings endpoint answered {vectors.shape}, expected ({n}, {known}) finite numbers"
             )
@@ -137,5 +137,5 @@ class OpenAiEmbedder:
 
 def _floats(embedding: list[float] | str) -> list[float]:
     if isinstance(embedding, str):
-        return [float(value) for value in np.frombuffer(base64.b64decode(embedding), "<f4")]
+        return [float(value) for value in np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")]
     return embedding
