@@ -14,25 +14,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "how",
-    "do",
-    "i",
-    "get",
-    "a",
-    "refund",
-    "where",
-    "is",
-    "my",
-    "cat",
-    "the",
-    "money",
-    "back",
-    "退",
-    "款",
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "get", "a", "refund"),
+    *("where", "is", "my", "cat", "the", "money", "back", "退", "款"),
 ]
 DIMENSION = 24
 MAX_TOKENS = 16

@@ -35,6 +35,8 @@ from tribar.gateway.pulse import Pulse
 from tribar.gateway.sse import EventSink
 from tribar.gateway.vocabulary import Vocabulary
 
+Headers = tuple[tuple[str, str], ...]
+
 MAX_PROMPT_SCORES = 2**18
 """Log-probabilities of prompt tokens that one request may ask for, alternatives included."""
 
@@ -85,8 +87,8 @@ class GenerateEndpoint(Generic[C]):
             await self._stream(work, receive, send)
             return
         async with Lifeline(receive):
-            body = await work.collect()
-        await Response(body, media_type="application/json")(scope, receive, send)
+            body, headers = await work.collect()
+        await Response(body, headers=dict(headers), media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> "_Work[C]":
         caller = caller_of(scope, time.monotonic())
@@ -133,7 +135,7 @@ class GenerateEndpoint(Generic[C]):
 
 
 class _Work(Generic[C]):
-    """One call on its way. It runs once.
+    """One call on its way. It runs once. Of several prompts the first one's headers go out.
 
     Prompts that the answer does not show are let go when they have been sent: they may be larger than all the rest.
     """
@@ -149,21 +151,22 @@ class _Work(Generic[C]):
         self._make_writer = make_writer
         self._n = call.n
 
-    async def collect(self) -> bytes:
-        """The answer as a whole."""
-        writer, streams = await self._begin()
+    async def collect(self) -> tuple[bytes, Headers]:
+        """The answer as a whole, and its headers."""
+        writer, streams, headers = await self._begin()
         choices = [Choice() for _ in streams]
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
         usage = total_usage([choice.finish for choice in choices], self._n)
         if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
-            return await asyncio.to_thread(writer.whole, choices, usage)
-        return writer.whole(choices, usage)
+            return await asyncio.to_thread(writer.whole, choices, usage), headers
+        return writer.whole(choices, usage), headers
 
     async def pump(self, sink: EventSink) -> None:
         """The answer piece by piece."""
-        writer, streams = await self._begin()
+        writer, streams, headers = await self._begin()
+        sink.add_headers(headers)
         finishes: list[Finish | None] = [None] * len(streams)
         last = b""  # goes out with the tail
         async with aclosing(merge(streams)) as deltas:
@@ -176,8 +179,8 @@ class _Work(Generic[C]):
                     await sink.write(events)
         await sink.finish(last + writer.tail(total_usage(finishes, self._n)))
 
-    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]]]:
-        """The writer, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
+    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]], Headers]:
+        """Writer, headers, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
         call, self._call = self._call, None
         assert call is not None, "a call runs once"
         prepared: list[Prepared] = []
@@ -189,9 +192,10 @@ class _Work(Generic[C]):
         _check_scores(prepared)
         writer = self._make_writer(call if call.shows_prompt else call.without_prompts(), prepared)
         streams = [self._generator.generate(one) for one in prepared]
+        headers = prepared[0].headers
         if not call.shows_prompt:
             prepared.clear()
-        return writer, streams
+        return writer, streams, headers
 
 
 async def _chunk(writer: AnswerWriter, index: int, delta: Delta) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.types import Send
 
@@ -34,6 +34,7 @@ class EventSink:
 
     __slots__ = (
         "_clock",
+        "_headers",
         "_is_ended",
         "_is_quiet",
         "_is_stalled",
@@ -61,6 +62,7 @@ class EventSink:
         clock: Clock = time.monotonic,
     ) -> None:
         self.is_started = False
+        self._headers = _HEADERS
         self._send = send
         self._lifeline = lifeline
         self._pulse = pulse
@@ -78,6 +80,11 @@ class EventSink:
     def open(self) -> None:
         """Let the pulse look after this stream."""
         self._pulse.join(self, self._next_beat_s(self._clock()))
+
+    def add_headers(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Send ``headers``, too. A response that has started with a ping goes without: its head is out."""
+        if headers:
+            self._headers = [*self._headers, *((name.encode(), value.encode()) for name, value in headers)]
 
     def close(self) -> None:
         """Nobody looks after it any more. Idempotent."""
@@ -139,7 +146,7 @@ class EventSink:
         self._sending_since_s = self._clock()
         if not self.is_started:
             self.is_started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
         self._is_ended = not more
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending_since_s = None

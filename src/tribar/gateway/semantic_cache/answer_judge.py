@@ -10,8 +10,6 @@ from tribar.gateway.semantic_cache.guards import classes, identifiers, negation,
 from tribar.gateway.semantic_cache.reading import Reading, read
 
 MIN_SIMILARITY = 0.70
-MAX_CHARACTERS = 4_000
-"""Of an answer that are compared."""
 _SHORT_CHARACTERS = 200
 """Up to here a missing value is a difference; a longer answer may say more than another."""
 
@@ -28,7 +26,7 @@ class SlotAnswerJudge:
             return True
         if not cached.strip() or not fresh.strip():
             return False
-        a, b = read(cached[:MAX_CHARACTERS]), read(fresh[:MAX_CHARACTERS])
+        a, b = read(cached), read(fresh)
         if _contradict(a, b, read(question)):
             return False
         vectors = await self._embedder.embed([a.text, b.text], truncate=True)

@@ -9,8 +9,13 @@ from tribar.gateway.upstream.embeddings import EmbeddingsConfig, OpenAiEmbedder
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(400, InvalidRequest), (404, InvalidRequest), (413, TooLarge), (401, Unavailable), (429, Unavailable), (500, Unavailable)],
-)  # fmt: skip
+    [
+        (400, InvalidRequest),
+        (404, InvalidRequest),
+        (413, TooLarge),
+        *((status, Unavailable) for status in (401, 429, 500)),
+    ],
+)
 async def test_a_status_becomes_an_error(status: int, error: type[TribarError]) -> None:
     async with embeddings_server(status=status, body="sorry") as url:
         with pytest.raises(error, match=f"{status}: sorry"):

@@ -12,6 +12,7 @@ from tribar.runtime.embed.onnx_folder import OnnxFolder
 
 SENTENCES = ["refund", "where is my cat"]
 IDS = [[2, WORDS.index("refund"), 3], [2, *(WORDS.index(word) for word in ["where", "is", "my", "cat"]), 3]]
+ROBERTA = {"max_position_embeddings": 514, "model_type": "xlm-roberta"}
 
 
 @pytest.mark.parametrize("data", ["model.onnx", "onnx/model.onnx"])
@@ -49,11 +50,11 @@ def test_a_swap_of_the_weights_shows_in_the_id(tmp_path: Path) -> None:
     ("files", "limit"),
     [
         ({"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 1e30}}, 64),
-        ({"sentence_bert_config.json": {}, "config.json": {"max_position_embeddings": 514, "model_type": "xlm-roberta"}}, 512),
+        ({"sentence_bert_config.json": {}, "config.json": ROBERTA}, 512),
         ({"sentence_bert_config.json": {}, "config.json": {}}, 512),
         ({"tokenizer_config.json": {"model_max_length": 8}}, 8),
     ],
-)  # fmt: skip
+)
 def test_the_smallest_limit_counts(tmp_path: Path, files: dict[str, dict[str, object]], limit: int) -> None:
     write_folder(tmp_path)
     for name, content in files.items():
