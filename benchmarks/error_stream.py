@@ -1,8 +1,8 @@
 """A stream of lookups with planted errors: what the semantic cache's learned thresholds must survive.
 
-Entries ask for a topic each; a lookup draws an entry (Zipf) and a score. How often a score is wrong is planted: the
-classifier's scores are ``optimism`` too sure, ``trap_share`` of the entries are wrong most of the time whatever the score
-says (an ambiguous question), and from ``shift_at`` on the world changes: ``stale_share`` of the entries turn wrong at once.
+A lookup draws an entry (Zipf) and a score. How often a score is wrong is planted: the classifier's scores are
+``optimism`` too sure, ``trap_share`` of the entries are wrong most of the time whatever the score says (an ambiguous
+question), and from ``shift_at`` on the world is another: ``stale_share`` of the entries turn wrong at once.
 """
 
 from dataclasses import dataclass

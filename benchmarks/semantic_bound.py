@@ -6,28 +6,29 @@ Means over the seeds, a run each. "found" is V of the bound: wrong answers that 
 """
 
 import argparse
+from dataclasses import replace
 from statistics import fmean
 
 from benchmarks.error_stream import Plan, run
 from tribar.gateway.semantic_cache.judge import PRIOR_THRESHOLD
 from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
 
-PLANS: dict[str, dict[str, float]] = {
-    "scores that keep their word": {"trap_share": 0.0, "stale_share": 0.0},
-    "traps: 1 % of entries mostly wrong": {"stale_share": 0.0},
-    "traps, then 2 % of entries turn wrong": {},
-    "scores 10 % too sure, traps, stale": {"optimism": 0.1},
-    "scores 50 % too sure, traps, stale": {"optimism": 0.5},
+PLANS = {
+    "scores that keep their word": Plan(trap_share=0.0, stale_share=0.0),
+    "traps: 1 % of entries mostly wrong": Plan(stale_share=0.0),
+    "traps, then 2 % of entries turn wrong": Plan(),
+    "scores 10 % too sure, traps, stale": Plan(optimism=0.1),
+    "scores 50 % too sure, traps, stale": Plan(optimism=0.5),
 }
 COLUMNS = ("served", "wrong", "rate", "worst", "found", "bound 1", "checks", "prior alone: served", "rate")
 
 
-def line(planted: dict[str, float], n_lookups: int, n_seeds: int, max_error_rate: float) -> list[str]:
-    """One stream's figures, in the order of ``COLUMNS``. Fails if a run breaks the bound."""
+def line(planted: Plan, n_lookups: int, n_seeds: int, max_error_rate: float) -> list[str]:
+    """One stream's figures, in the order of ``COLUMNS``."""
     runs = []
     for seed in range(n_seeds):
         thresholds = Thresholds(ThresholdConfig(max_error_rate=max_error_rate, seed=seed))
-        runs.append((run(Plan(n_lookups, seed=seed, **planted), thresholds, PRIOR_THRESHOLD), thresholds))
+        runs.append((run(replace(planted, n_lookups=n_lookups, seed=seed), thresholds, PRIOR_THRESHOLD), thresholds))
     tallies = [tally for tally, _ in runs]
     served, alone = sum(t.served for t in tallies), sum(t.served_without for t in tallies)
     return [

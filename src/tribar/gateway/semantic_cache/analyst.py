@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from tribar.core.ports import Embedder
 from tribar.gateway.semantic_cache.answer_language import answer_language_of
+from tribar.gateway.semantic_cache.classifier import classifier
 from tribar.gateway.semantic_cache.evidence import VECTOR_DIMENSION
 from tribar.gateway.semantic_cache.guards import GUARDS
 from tribar.gateway.semantic_cache.reading import Reading, read
+from tribar.gateway.semantic_cache.spelling import sound
 from tribar.gateway.semantic_cache.verdict import Analysis, Features, Question
 
 MAX_WORDS = 48
@@ -49,11 +51,14 @@ class WordVectors:
 
 
 class Analyst:
-    """Makes features. Features made with different embedders must not be compared: see ``EmbedderCard.id``."""
+    """Makes features; the first one takes some 0.3 s to load the word lists. Features made with different embedders must not be compared: see ``EmbedderCard.id``."""
 
     def __init__(self, embedder: Embedder, *, word_capacity: int = 50_000) -> None:
         self._embedder = embedder
         self._words = WordVectors(embedder.card().dimension, word_capacity)
+        _compared(read("warm 预热"))  # loads the word lists now, rather than within the first request
+        classifier()
+        sound("热")
 
     async def analyse(self, questions: Sequence[Question]) -> list[Analysis]:
         """One analysis a question, in order. Raises what the embedder raises; over-long questions lose their end."""

@@ -6,7 +6,8 @@ from tribar.gateway.semantic_cache.lexicon import lexicon
 from tribar.gateway.semantic_cache.text import language_of, normalise
 
 _ASKED = re.compile(
-    r"(?:\b(?:in|into|to|using)\s+|用|以|翻译成|译成|翻成|写成|改成|换成)((?:traditional |simplified )?[a-z]+|\w{2,5}?[语文话])"
+    r"(?:\b(?:in|into|to|using)\s+|用|以|翻译成|译成|翻成|写成|改成|换成)"
+    r"((?:traditional |simplified )?[a-z]+|\w{1,4}?[语文话])"
 )
 
 

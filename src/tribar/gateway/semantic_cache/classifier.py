@@ -1,4 +1,7 @@
-"""Evidence to a score: a logistic regression whose weights are data, fitted by ``python -m benchmarks semantic_training``."""
+"""Evidence to a score: a logistic regression whose weights are data.
+
+``python -m benchmarks.semantic_training`` fits them.
+"""
 
 from functools import cache
 from importlib.resources import files
@@ -27,7 +30,9 @@ class Classifier:
 
     def __init__(self, weights: Weights) -> None:
         if weights.names != NAMES:
-            raise Internal("the semantic cache's weights are of other evidence; run `python -m benchmarks semantic_training`")
+            raise Internal(
+                "the semantic cache's weights are of other evidence; run `python -m benchmarks.semantic_training`"
+            )
         self._scaled = np.array(weights.weight) / np.array(weights.deviation)
         self._bias = weights.bias - float(self._scaled @ np.array(weights.mean))
 

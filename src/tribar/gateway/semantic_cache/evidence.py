@@ -16,7 +16,7 @@ NAMES = (
     "similarity",  # cosine of the sentence vectors
     "coverage_low", "coverage_high",  # weighted share of either side's words that the other side has
     "strangest", "exchanged",  # the least matched word: of the worse side, of the better side
-    "exact_low",  # as coverage_low, counting only words that are the same
+    "exact_low",  # as coverage_low, counting only words that are the same or slips
     "grams",  # likeness as strings
     "is_mixed",  # two languages
     "length_ratio", "n_shared",
@@ -24,7 +24,7 @@ NAMES = (
     "mixed_similarity", "mixed_coverage",
     "strange_exact", "exchanged_exact",
 )  # fmt: skip
-_SLIP = 0.97
+_SLIP = 0.96875  # exact in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ def evidence(a: Features, b: Features, similarity: float) -> NDArray[np.float32]
     aligned = align(a, b)
     weights_a, weights_b = np.array(a.weights, np.float32), np.array(b.weights, np.float32)
     coverage_low, coverage_high = sorted((_mean(aligned.a, weights_a), _mean(aligned.b, weights_b)))
-    exact_low = min(_mean(aligned.a >= 1, weights_a), _mean(aligned.b >= 1, weights_b))
+    exact_low = min(_mean(aligned.a >= _SLIP, weights_a), _mean(aligned.b >= _SLIP, weights_b))
     exchanged, strangest = sorted((_most(1 - aligned.a, weights_a), _most(1 - aligned.b, weights_b)))
     short, long = sorted((len(a.words) + 1, len(b.words) + 1))
     grams = _dice(_grams(a.text), _grams(b.text))
     is_mixed = float(a.language != b.language)
-    n_shared = min(4, int((aligned.a >= 1).sum())) / 4
+    n_shared = min(4, int((aligned.a >= _SLIP).sum())) / 4
     features = (
         *(similarity, coverage_low, coverage_high, strangest, exchanged, exact_low, grams, is_mixed),
         *(short / long, n_shared, exchanged * grams, strangest * grams, is_mixed * similarity),
@@ -74,8 +74,10 @@ def _calibrated(cosine: float) -> float:
 
 
 def _vectors(features: Features) -> NDArray[np.float32]:
-    rows = np.frombuffer(features.word_vectors, np.int8).reshape(-1, VECTOR_DIMENSION).astype(np.float32)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    flat = np.frombuffer(features.word_vectors, np.int8)
+    rows: NDArray[np.float32] = flat.reshape(-1, VECTOR_DIMENSION).astype(np.float32)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    return rows
 
 
 def _mean(values: NDArray[np.float32] | NDArray[np.bool_], weights: NDArray[np.float32]) -> float:

@@ -1,8 +1,9 @@
 """Concepts and their forms in Chinese and English, in classes.
 
-A concept is one line of a list: ``iphone|苹果手机``. Two concepts of one class (two cities, two colours) contrast with each
-other. ``strict`` classes must agree wholly; ``agree`` ones must where both questions name any; ``lenient`` ones only must
-not name different ones, since a question may leave a word out. An opposition is a class of its own with two sides. Synonyms never contrast; they only align words.
+A concept is one line of a list: ``iphone|苹果手机``. Two concepts of one class (two cities, two colours) contrast.
+``strict`` classes must agree wholly; ``agree`` ones must where both questions name any; ``lenient`` ones only must not
+name different ones, since a question may leave a word out. An opposition is a class of its own with two sides. Synonyms
+never contrast; they only align words.
 """
 
 from collections import defaultdict
@@ -82,7 +83,9 @@ class Lexicon:
 def _joined(text: str, i: int) -> bool:
     """Whether a Latin word runs through the boundary before ``text[i]``."""
     left, right = text[i - 1], text[i]
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum() and left.isdigit() == right.isdigit()
+    return (
+        left.isascii() and right.isascii() and left.isalnum() and right.isalnum() and left.isdigit() == right.isdigit()
+    )
 
 
 def singular(word: str) -> str:

@@ -1,19 +1,37 @@
-"""Numbers as values: 1,000, 1k, three hundred, 三百, 一千二, 两, 3/4, 50%. A lone "one" or 一 is an article, not a number."""
+"""Numbers as values: 1,000, 1k, three hundred, 三百, 一千二, 两, 3/4, 50%.
+
+A lone "one" or 一 is an article, not a number.
+"""
 
 import re
 
 from tribar.gateway.semantic_cache.word_lists import read_words
 
 _DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.(?:\d+|x\b))*(?:/\d+)?")
-_SCALES = {"k": 1_000, "thousand": 1_000, "万": 10_000, "w": 10_000, "million": 1_000_000, "亿": 10**8, "billion": 10**9,
-           "千": 1_000, "百": 100, "hundred": 100, "dozen": 12}  # fmt: skip
+_SCALES = {
+    "k": 1_000,
+    "thousand": 1_000,
+    "w": 10_000,
+    "million": 1_000_000,
+    "billion": 10**9,
+    "hundred": 100,
+    "dozen": 12,
+    "百": 100,
+    "千": 1_000,
+    "万": 10_000,
+    "亿": 10**8,
+}
 _SCALE = re.compile(r"\s?(thousand|million|billion|hundred|dozen|[kw](?![a-z])|[万亿千百])")
-_ENGLISH = {name: value for value, name in enumerate(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen".split())}  # fmt: skip
-_ENGLISH |= {name: 10 * value for value, name in enumerate(
-    "twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)}  # fmt: skip
-_ENGLISH_WORDS = re.compile(rf"\b(?:(?:{'|'.join(_ENGLISH)}|hundred|thousand|million|billion|dozen)(?:[ -](?:and )?|\b))+")
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ENGLISH = {name: value for value, name in enumerate(_UNITS.split(" "))}
+_ENGLISH |= {name: 10 * value for value, name in enumerate(_TENS.split(" "), start=2)}
+_ENGLISH_WORDS = re.compile(
+    rf"\b(?:(?:{'|'.join(_ENGLISH)}|hundred|thousand|million|billion|dozen)(?:[ -](?:and )?|\b))+"
+)
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _ORDINAL = re.compile(rf"\b(?:{'|'.join(_ORDINALS)})\b")
 _HAN_DIGITS = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}

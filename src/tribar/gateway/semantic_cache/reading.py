@@ -6,6 +6,9 @@ from tribar.gateway.semantic_cache.lexicon import Concept, lexicon
 from tribar.gateway.semantic_cache.text import language_of, normalise
 from tribar.gateway.semantic_cache.words import Word, stem, words_of
 
+MAX_CHARACTERS = 2_000
+"""What is read of a text. A longer one is cut, and the guard ``length`` refuses it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -26,9 +29,10 @@ class Reading:
 
 
 def read(original: str) -> Reading:
-    """Some 50 us a question."""
-    text = normalise(original)
-    return Reading(original, text, language_of(text), tuple(words_of(text)))
+    """Some 50 us a question, 2 ms for the longest."""
+    cut = original[: MAX_CHARACTERS + 1]
+    text = normalise(cut)
+    return Reading(cut, text, language_of(text), tuple(words_of(text)))
 
 
 def same_word(a: str, b: str) -> bool:

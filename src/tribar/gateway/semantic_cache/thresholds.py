@@ -1,28 +1,31 @@
 """Learned thresholds with a stated bound on wrong hits.
 
-What is learned: for each band of the classifier's score the share of wrong answers, from checks (a fresh answer compared
-with the cached one by an ``AnswerJudge``); and for each entry the score that it demands, raised where it was wrong. A
-band is open while its estimate is within ``max_error_rate``; before there are checks the estimate is the cold prior's.
+What is learned: for each band of the classifier's score the share of wrong answers, from checks (a fresh answer
+compared with the cached one by an ``AnswerJudge``); and for each entry the score that it demands, raised where it was
+wrong. A band is open while its estimate, pooled with its neighbours, is within ``margin`` times ``max_error_rate``;
+before there are checks the estimate is the cold prior's.
 
 What holds the bound: one budget of errors, a token bucket. It starts with ``allowance``. A served answer earns
 ``max_error_rate``; one that a check finds wrong costs 1 / (its chance of being checked). While the budget is below zero
-nothing is served: what would have been a hit is *verified* instead (the engine answers, the cached answer is compared),
-which teaches, and earns ``verified_credit`` of what a served one earns, so that the cache comes back. Write delta for
+nothing is served: what would have been a hit is *verified* (the engine answers, the cached answer is compared), which
+teaches, and earns ``verified_credit`` of what a served one earns, so that the cache comes back. Write delta for
 ``max_error_rate``, S for the served and F for the verified lookups, c for ``verified_credit``, W for the wrong answers
-served, V for the sum of 1 / chance over those of them that checks found, q for ``check_share``, the least chance, and m
-for the most checks that were ever outstanding at once. Then
+served, V for the sum of 1 / chance over those of them that checks found, q for the least chance (``check_share``), m
+for the most checks that were ever outstanding at once, and A for ``allowance``. Then
 
-1. always, for every stream, ``V <= delta (S + c F) + allowance + (1 + m) / q``: no assumption on the questions, which may
-   change over time or be chosen against the cache;
-2. ``E[W] <= delta E[S + c F] + allowance + E[1 + m] / q``, if every served answer is checked by a coin of its stated
-   chance, thrown independently of whether the answer is right (then E[W] = E[V]), and if the judge's verdicts are right;
-3. with chance 1 - a, ``W <= V + sqrt(2 U ln(1/a)) + ln(1/a) / 3`` wherever ``W (1 - q) / q <= U`` (Freedman's inequality
-   for the martingale W - V), under the assumptions of 2.
+1. always, for every stream, ``V <= delta (S + c F) + A + m / q``. No assumption on the questions, which may change over
+   time or be chosen against the cache. (When the budget fell below zero for the last time, at most m checks of served
+   answers were outstanding, and none was served after.)
+2. ``E[W] <= delta E[S + c F] + A + E[m] / q``, if every served answer is checked by a coin of its stated chance, thrown
+   independently of whether the answer is right (then E[W] = E[V]), and if the judge's verdicts are right.
+3. under the assumptions of 2, with chance 1 - a: ``W <= V + sqrt(2 U L) + 2 L / 3`` with ``L = ln(1 / a)``, wherever
+   ``W (1 - q) / q <= U`` (Freedman's inequality for the martingale W - V).
 
-A judge that calls a share e of the wrong answers right turns W into (1 - e) W in 2 and 3. The constants do not grow with
-S: 1 % is what the rate tends to at most, not what it is after ten hits. vCache (Schroeder et al. 2025, arXiv:2502.03771) instead fits one sigmoid of the similarity
-to each entry and bounds the rate over all prompts, for independent, identically distributed prompts and a sigmoid that
-is well specified.
+A judge that calls a share e of the wrong answers right turns W into (1 - e) W in 2 and 3. A and m / q do not grow with
+S: ``max_error_rate`` is what the rate of wrong hits tends to at most, not what it is after ten hits.
+
+vCache (Schroeder et al. 2025, arXiv:2502.03771) instead fits a sigmoid of the similarity to each entry and bounds the
+rate over all prompts, for independent, identically distributed prompts and a sigmoid that is well specified.
 """
 
 from collections import OrderedDict
@@ -61,6 +64,11 @@ class ThresholdConfig:
     memory: float = 2_000.0
     max_entries: int = 200_000
     seed: int = 0
+
+    @property
+    def least_chance(self) -> float:
+        """q of the bound."""
+        return min(self.check_share, self.unconfirmed_share)
 
 
 class Lesson(Enum):
@@ -177,8 +185,10 @@ class Thresholds:
         return self.learn(replace(decision, is_checked=True, chance=1.0), is_same=is_same, neighbours=neighbours)
 
     def skip(self, decision: Decision) -> None:
-        """A check that could not be made (the engine failed, the process ends). It teaches nothing, and costs as much as
-        a wrong answer: the bound must not depend on why a check is missing."""
+        """A check that could not be made (the engine failed, the process ends).
+
+        It teaches nothing and costs as much as a wrong answer: the bound must not depend on why a check is missing.
+        """
         self._state.n_outstanding -= 1
         self._pay(decision)
 
@@ -202,7 +212,7 @@ class Thresholds:
         """The right side of bound 1 as it stands, in wrong answers."""
         config, state = self.config, self._state
         earning = state.n_served + config.verified_credit * state.n_verified
-        return config.max_error_rate * earning + config.allowance + (1 + state.most_outstanding) / config.check_share
+        return config.max_error_rate * earning + config.allowance + state.most_outstanding / config.least_chance
 
     @property
     def wrong_estimate(self) -> float:

@@ -1,10 +1,10 @@
-"""What is compared and what comes out. The work is done in ``analyst`` (text to features) and ``judge`` (features to verdict).
+"""What is compared and what comes out. ``analyst`` makes features of text, ``judge`` a verdict of features.
 
 ::
 
     Question ──Analyst.analyse──► Analysis(features, vector)       once a question; both are stored with the entry
     (stored Features, asked Features, similarity) ──judge──► Verdict(is_hit, score, reason)
-    (entry, Verdict) ──Thresholds.decide──► Decision                learned; before there is evidence it follows the verdict
+    (entry, Verdict) ──Thresholds.decide──► Decision                learned; without evidence it follows the prior
 """
 
 from dataclasses import dataclass

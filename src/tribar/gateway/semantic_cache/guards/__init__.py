@@ -15,6 +15,7 @@ from tribar.gateway.semantic_cache.guards import (
 from tribar.gateway.semantic_cache.guards.base import Guard
 
 GUARDS: tuple[Guard, ...] = (
+    Guard("length", dependence.find_length, dependence.either),
     Guard("volatile", dependence.find_volatile, dependence.either),
     Guard("personal", dependence.find_personal, dependence.either),
     Guard("context", dependence.find_context, dependence.either),

@@ -24,7 +24,7 @@ def find(reading: Reading) -> Slots:
 
 
 def contradict(a: Slots, b: Slots) -> bool:
-    """Strict classes must agree, ``agree`` classes where both speak; a lenient one may say less, not something else."""
+    """Strict classes must agree, ``agree`` ones where both speak; a lenient one may say less, not something else."""
     by_kind_a, by_kind_b = _by_kind(a), _by_kind(b)
     unknown_a, unknown_b = by_kind_a.pop(_UNKNOWN, set()), by_kind_b.pop(_UNKNOWN, set())
     for kind in by_kind_a.keys() | by_kind_b.keys():
@@ -32,7 +32,9 @@ def contradict(a: Slots, b: Slots) -> bool:
         only_a = {name for name in names_a - names_b if not any(is_slip(name, word) for word in unknown_b)}
         only_b = {name for name in names_b - names_a if not any(is_slip(name, word) for word in unknown_a)}
         rule = lexicon().rule(kind)
-        if only_a and only_b or (only_a or only_b) and (rule == "strict" or (rule == "agree" and names_a and names_b)):
+        if (only_a and only_b) or (
+            (only_a or only_b) and (rule == "strict" or (rule == "agree" and names_a and names_b))
+        ):
             return True
     return False
 

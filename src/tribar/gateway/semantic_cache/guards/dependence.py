@@ -4,7 +4,8 @@ import re
 from functools import cache
 
 from tribar.gateway.semantic_cache.guards.base import Slots
-from tribar.gateway.semantic_cache.reading import Reading
+from tribar.gateway.semantic_cache.numerals import numbers_of
+from tribar.gateway.semantic_cache.reading import MAX_CHARACTERS, Reading
 from tribar.gateway.semantic_cache.word_lists import read_lines
 
 _OWN = re.compile(r"我的|我家|我们家|咱家")
@@ -31,7 +32,7 @@ def find_volatile(reading: Reading) -> Slots:
 
 
 def find_personal(reading: Reading) -> Slots:
-    """The words by which the answer depends on who asks. 我的 alone counts unless a method, a rule or a reason is asked."""
+    """The words by which the answer depends on who asks; 我的 alone unless a method, a rule or a reason is asked."""
     found = set(_phrases("personal.txt").findall(reading.text))
     if not _GENERAL.search(reading.text):
         found |= set(_OWN.findall(reading.text))
@@ -42,7 +43,14 @@ def find_context(reading: Reading) -> Slots:
     """The words that point at an earlier turn, in a question that says little else."""
     pointing = _phrases("anaphora.txt").findall(reading.text) + _OPENINGS.findall(reading.text)
     own = [word for word in reading.content() if not any(word.form in phrase for phrase in pointing)]
+    if not own and not numbers_of(reading.text):
+        return tuple(sorted({"empty", *pointing}))
     return tuple(sorted(set(pointing))) if len(own) <= MAX_DEPENDENT_CONTENT else ()
+
+
+def find_length(reading: Reading) -> Slots:
+    """A text that was cut: two such texts may differ where nobody looked."""
+    return ("long",) if len(reading.original) > MAX_CHARACTERS else ()
 
 
 def either(a: Slots, b: Slots) -> bool:

@@ -8,7 +8,9 @@ from tribar.gateway.semantic_cache.text import HAN
 from tribar.gateway.semantic_cache.word_lists import read_words
 
 _A_NOT_A = re.compile(rf"([{HAN}])[不没]\1|有没有|没有没|是否|能否|可否|与否")
-_TAG = re.compile(r",?\s*\b(?:isn't|doesn't|don't|aren't|can't|won't) (?:it|they|you|he|she)\?*$|or not\??$|why (?:don't|not)")
+_TAG = re.compile(
+    r",?\s*\b(?:isn't|doesn't|don't|aren't|can't|won't) (?:it|they|you|he|she)\?*$|or not\??$|why (?:don't|not)"
+)
 _HAN_CUE = re.compile(r"不|没|无|未|勿|别|禁止|除了|非")
 _ENGLISH = re.compile(r"[a-z]+(?:'[a-z]+)?")
 

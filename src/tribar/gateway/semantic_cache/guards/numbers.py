@@ -1,7 +1,7 @@
 """Numbers, dates and versions: every value in digits that one question names the other must name too.
 
-Small numbers in words come and go with the wording ("the four great inventions", 两个文件), so they only contradict each
-other.
+Small numbers in words come and go with the wording ("the four great inventions", 两个文件), so they only contradict
+each other.
 """
 
 from tribar.gateway.semantic_cache.guards.base import Slots

@@ -5,7 +5,9 @@ from tribar.gateway.semantic_cache.lexicon import SYNONYM, lexicon
 from tribar.gateway.semantic_cache.reading import Reading
 from tribar.gateway.semantic_cache.words import Word, stem
 
-_SYMMETRIC = frozenset("and or vs versus & between with 和 与 跟 还是 或 及 同".split())
+_SYMMETRIC = frozenset(
+    ["and", "or", "vs", "versus", "&", "between", "with", "和", "与", "跟", "还是", "或", "及", "同"]
+)
 
 
 def find(reading: Reading) -> Slots:

@@ -1,43 +1,41 @@
 """Who does it to whom, and from where to where: A比B, from A to B, A beats B, A被B."""
 
 import re
+from functools import cache
 
 from tribar.gateway.semantic_cache.guards.base import Slots
 from tribar.gateway.semantic_cache.reading import Reading, same_word
-from tribar.gateway.semantic_cache.words import Word
+from tribar.gateway.semantic_cache.word_lists import read_sections
 
-_MARKERS = (
-    # (pattern, role of the content word before, role of the one after)
-    (r"\bfrom\b|从|由|自", "", "source"),
-    (r"\b(?:to|into|onto)\b|转换成|转换为|转成|转为|换算成|换成|变成|改成|翻译成|译成|换算为|升级到|迁移到|传到|移到|到|转|换", "source?", "target"),
-    (r"\bthan\b", "", "object"),
-    (r"比", "subject", "object"),
-    (r"\b(?:beats?|defeats?|kills?|eats?|bites?|bit|hits?|sues?|teach(?:es)?|hires?|fires?|owes?|marr(?:y|ies)|chases?|"
-     r"calls?|pays?|visits?|helps?|follows?|replaces?|owns?|buys?|acquires?|invades?|love?s|hates?|leads?|causes?)\b",
-     "subject", "object"),
-    (r"打败|战胜|击败|起诉|举报|咬了?|吃|告|欠|借给|转给|送给|教|收购|投诉|辞退|导致|引起|喜欢|追|打|杀|给", "subject", "object"),
-    (r"\bby\b|被", "object", "subject"),
-)  # fmt: skip
-_COMPILED = tuple((re.compile(pattern), before, after) for pattern, before, after in _MARKERS)
 _OPPOSITE = {"source": "target", "target": "source", "subject": "object", "object": "subject"}
+
+
+@cache
+def _relations() -> list[tuple[re.Pattern[str], str, str]]:
+    """Each list of forms with the role of the content word before it and of the one after it; "-" is none."""
+    relations = []
+    for heading, lines in read_sections("roles.txt"):
+        before, after = heading.split()
+        forms = (form for line in lines for form in line.split("|"))
+        pattern = "|".join(rf"\b{form}\b" if form.isascii() else form for form in forms)
+        relations.append((re.compile(pattern), before, after))
+    return relations
 
 
 def find(reading: Reading) -> Slots:
     """``role=word`` for each end of each relation."""
     content = reading.content()
     found = set[str]()
-    for pattern, before, after in _COMPILED:
+    for pattern, before, after in _relations():
         for match in pattern.finditer(reading.text):
             left = [word for word in content if word.start + len(word.form) <= match.start()]
             right = [word for word in content if word.start >= match.end()]
-            _note(found, before.rstrip("?"), left[-1:])
-            _note(found, after, right[:1])
+            if before == "first":
+                found |= {f"subject={word.form}" for word in left[:1]}
+            elif before != "-":
+                found |= {f"{before}={word.form}" for word in left[-1:]}
+            found |= {f"{after}={word.form}" for word in right[:1]}
     return tuple(sorted(found))
-
-
-def _note(found: set[str], role: str, words: list[Word]) -> None:
-    if role and words:
-        found.add(f"{role}={words[0].form}")
 
 
 def contradict(a: Slots, b: Slots) -> bool:
@@ -53,4 +51,3 @@ def _swapped(a: Slots, b: Slots) -> bool:
         if _OPPOSITE[role] in roles_b - roles_a and role not in roles_b:
             return True
     return False
-
