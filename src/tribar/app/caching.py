@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from prometheus_client import CollectorRegistry
 
@@ -19,13 +20,14 @@ from tribar.gateway.catalog import ServedModel
 from tribar.gateway.semantic_cache.administration import CacheAdministration
 from tribar.gateway.semantic_cache.analyst import Analyst
 from tribar.gateway.semantic_cache.answer_cache import AnswerCache, Semantics
+from tribar.gateway.semantic_cache.answer_judge import SlotAnswerJudge
 from tribar.gateway.semantic_cache.checks import ShadowChecks
 from tribar.gateway.semantic_cache.freshness import Freshness
 from tribar.gateway.semantic_cache.generator import CachedGenerator
 from tribar.gateway.semantic_cache.hits import RecentHits
 from tribar.gateway.semantic_cache.judge import judge
 from tribar.gateway.semantic_cache.policy import CachePolicy
-from tribar.gateway.semantic_cache.similar_answers import SimilarAnswers
+from tribar.gateway.semantic_cache.screen import screened
 from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
 from tribar.stores.memory_keyvalue import MemoryKeyValueStore
 from tribar.stores.memory_vectors import MemoryVectorIndex
@@ -48,10 +50,12 @@ _log = logging.getLogger(__name__)
 class Caching:
     """``embedders`` are served by ``/v1/embeddings``, ``administration`` (None without a cache) by ``/v1/cache``."""
 
-    def __init__(self, config: CacheConfig, stores: SharedStores, registry: CollectorRegistry) -> None:
-        """Loads the embedding model. Raises ``InvalidRequest`` and ``Unsupported`` for settings that cannot work."""
+    def __init__(
+        self, config: CacheConfig, embedder: Embedder | None, stores: SharedStores, registry: CollectorRegistry
+    ) -> None:
+        """``embedder`` becomes this object's own."""
         self._config = config
-        self._embedder = _embedder(config)
+        self._embedder = embedder
         self.embedders: Mapping[str, Embedder] = (
             {} if self._embedder is None else {self._embedder.card().name: self._embedder}
         )
@@ -65,6 +69,18 @@ class Caching:
             self._hits = RecentHits()
             self.administration = CacheAdministration(self._cache, self._hits, CacheMetrics(self._families, ""))
 
+    @classmethod
+    async def open(cls, config: CacheConfig, stores: SharedStores, registry: CollectorRegistry) -> Self:
+        """Load the embedding model where one is needed. One that is named is served even without a cache.
+
+        Raises what ``open_embedder`` raises, and ``InvalidRequest`` for settings that cannot work together.
+        """
+        is_needed = config.embedder is not None or config.semantic_cache == "on"
+        embedder = await open_embedder(config.embedder or DEFAULT_EMBEDDER) if is_needed else None
+        if config.semantic_cache != "off":
+            await screened("warm", "")  # loads word lists now, rather than within the first request
+        return cls(config, embedder, stores, registry)
+
     def in_front(self, model: ServedModel, unlimited: TextGenerator, name: str, version: str) -> ServedModel:
         """``model`` with the cache before it. ``unlimited`` answers shadow checks, which are charged to nobody."""
         if self._cache is None:
@@ -73,7 +89,7 @@ class Caching:
         checks = None
         semantics = self._cache.semantics
         if semantics is not None and semantics.thresholds is not None and self._embedder is not None:
-            answer_judge = SimilarAnswers(self._embedder)
+            answer_judge = SlotAnswerJudge(self._embedder)
             checks = ShadowChecks(unlimited, self._cache, semantics.thresholds, answer_judge, metrics)
             self._checks.append(checks)
         cached = CachedGenerator(
@@ -156,13 +172,6 @@ def model_version(path: Path) -> str:
 
 def _files(path: Path) -> Iterable[Path]:
     return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-
-
-def _embedder(config: CacheConfig) -> Embedder | None:
-    """One that is named is served even without a cache that needs it."""
-    if config.embedder is None and config.semantic_cache != "on":
-        return None
-    return open_embedder(config.embedder or DEFAULT_EMBEDDER)
 
 
 def _redis_store(stores: SharedStores) -> KeyValueStore:

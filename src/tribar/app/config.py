@@ -220,7 +220,7 @@ class CacheConfig:
     embedder: str | None = option(
         None,
         Text("MODEL"),
-        "Embedding model of the cache and /v1/embeddings: use (extra [cache]); by default where the cache is on.",
+        "Embedding model: use (extra [cache]), a folder with an ONNX model, or URL#MODEL; where needed, use.",
     )
 
 

@@ -73,7 +73,6 @@ class FrontEnd:
         self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
         self._stores = SharedStores(edge.stores, self._registry)
         self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
-        self._caching = Caching(edge.cache, self._stores, self._registry)
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -87,17 +86,18 @@ class FrontEnd:
         Raises ``Internal`` where the engine cannot be started, or not again.
         """
         self._handle_signals()
+        caching = await Caching.open(self._edge.cache, self._stores, self._registry)
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: self._guarded(engine)}),
+            StaticCatalog({} if engine is None else {engine.resolved.name: self._guarded(engine, caching)}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
         self._limiting.start()
-        self._caching.start()
+        caching.start()
         self._watchdog.start()
-        http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
+        http = HttpServer(self._app(catalog, models, caching), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
         try:
@@ -115,7 +115,7 @@ class FrontEnd:
             await http.stop()
             for task in serving:
                 task.cancel()
-            await self._caching.stop()
+            await caching.stop()
             await self._limiting.stop()
             await self._stores.close()
         return 0
@@ -134,16 +134,16 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _guarded(self, engine: HostedEngine) -> ServedModel:
+    def _guarded(self, engine: HostedEngine, caching: Caching) -> ServedModel:
         """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
         served, facts = engine.served(), engine.facts
         limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
-        return self._caching.in_front(limited, served.generator, facts.name, model_version(facts.path))
+        return caching.in_front(limited, served.generator, facts.name, model_version(facts.path))
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
 
-    def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
+    def _app(self, catalog: DrainingCatalog, models: Models | None, caching: Caching) -> ASGIApp:
         keys = self._edge.keys
         app = build_app(
             catalog,
@@ -153,8 +153,8 @@ class FrontEnd:
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
             gate=self._limiting.gate,
-            embedders=self._caching.embedders,
-            cache=self._caching.administration,
+            embedders=caching.embedders,
+            cache=caching.administration,
             usage=self._limiting.ledger,
             version=tribar.__version__,
         )

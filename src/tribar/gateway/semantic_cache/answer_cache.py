@@ -100,7 +100,7 @@ class AnswerCache:
         except TribarError as error:  # the embedder is busy or away: the exact tier has to do
             _log.warning("a question is not compared with others: %s", error.message)
             return None
-        return analysis
+        return None if analysis.features.slots.get("length") else analysis
 
     async def same_meaning(self, asked: Asked, analysis: Analysis) -> Found | None:
         """The answer to the likeliest of the nearest questions, and whether it is to be served and checked.

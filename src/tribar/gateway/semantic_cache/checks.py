@@ -18,9 +18,12 @@ from tribar.gateway.semantic_cache.observer import CacheObserver
 from tribar.gateway.semantic_cache.policy import question_of
 from tribar.gateway.semantic_cache.thresholds import Lesson, Thresholds
 
-MAX_WAITING = 1000
-"""Checks that wait. With more, questions in other words miss: a hit that should be checked and is not would count as a
-wrong one."""
+MAX_WAITING = 32
+"""Checks that wait. With more, questions in other words miss: how far the bound on wrong answers can be overrun grows
+with the checks that are outstanding."""
+
+N_WORKERS = 4
+"""Checks that are made at the same time."""
 
 PRIORITY = 1000
 """After everybody else."""
@@ -63,7 +66,7 @@ class Verification:
 
 
 class ShadowChecks:
-    """The checks of one model; ``run`` makes them one after another. ``generator`` is one that charges nobody.
+    """The checks of one model; ``run`` makes them, a few at a time. ``generator`` is one that charges nobody.
 
     ``thresholds`` are those of the cache.
     """
@@ -103,11 +106,16 @@ class ShadowChecks:
     async def run(self) -> None:
         """Make checks until cancelled. What then waits is skipped."""
         try:
-            while True:
-                await self._make(await self._waiting.get())
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(N_WORKERS):
+                    workers.create_task(self._work())
         finally:
             while not self._waiting.empty():
                 self.skip(self._waiting.get_nowait().found)
+
+    async def _work(self) -> None:
+        while True:
+            await self._make(await self._waiting.get())
 
     async def compare(self, found: Found, question: str, fresh: str) -> None:
         """Learn from ``fresh``, the answer to what found ``found``. Never raises an error of ours."""

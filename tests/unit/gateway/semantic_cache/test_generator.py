@@ -245,7 +245,7 @@ async def test_lost_marks_cost_entries_only() -> None:
 
 async def test_a_wrong_hit_is_not_given_again() -> None:
     """And it costs the budget of errors, once."""
-    thresholds = Thresholds(ThresholdConfig(n_cold=0, unconfirmed_share=0.0, check_share=0.001))
+    thresholds = Thresholds(ThresholdConfig(n_cold=0, unconfirmed_share=0.001, check_share=0.001))
     rig = Rig(thresholds=thresholds)
     await rig.ask(ask(QUESTION))
     hit_id = HitId.parse(told(await rig.generator.prepare(ask(ALIKE)))["x-tribar-cache-id"])
