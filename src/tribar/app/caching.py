@@ -67,7 +67,9 @@ class Caching:
             self._families = CacheFamilies(registry)
             self._cache = self._make_cache(stores)
             self._hits = RecentHits()
-            self.administration = CacheAdministration(self._cache, self._hits, CacheMetrics(self._families, ""))
+            self.administration = CacheAdministration(
+                self._cache, self._hits, functools.partial(CacheMetrics, self._families)
+            )
 
     @classmethod
     async def open(cls, config: CacheConfig, stores: SharedStores, registry: CollectorRegistry) -> Self:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from tribar.core.ports import Embedder, UsageLedger
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
-from tribar.gateway.cache_routes import CacheRoutes
+from tribar.gateway.cache_routes import CacheFeedback, CacheRoutes
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.dispatch import Dispatch
@@ -88,7 +88,7 @@ def _routes(
     models = Models(catalog)
     info = TgiInfo(catalog, version)
     room, pulse = BodyRoom(config.max_all_bodies_bytes), Pulse()
-    cache_routes = CacheRoutes(cache, config, room)
+    cache_routes = CacheRoutes(cache)
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
         return GenerateEndpoint(dialect, catalog, config, room, pulse, gate)
@@ -97,7 +97,7 @@ def _routes(
         "/v1/chat/completions": generate(CHAT),
         "/v1/completions": generate(COMPLETIONS),
         "/v1/embeddings": Embeddings(embedders, config, room, gate),
-        "/v1/cache/feedback": cache_routes.report,
+        "/v1/cache/feedback": CacheFeedback(cache, config, room),
         "/tokenize": Tokenize(catalog, config, room),
         "/detokenize": Detokenize(catalog, config, room),
         "/generate": TgiErrors(generate(GENERATE)),

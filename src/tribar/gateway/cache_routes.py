@@ -30,25 +30,32 @@ class CacheReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     verdict: Literal["right", "wrong"]
 
 
-class CacheRoutes:
-    """``administration`` None: there is no cache, and every route says so."""
+class CacheFeedback:
+    """``POST /v1/cache/feedback``, an ASGI application. ``administration`` None: there is no cache."""
 
     def __init__(self, administration: CacheAdministration | None, config: GatewayConfig, room: BodyRoom) -> None:
         self._administration = administration
         self._reader = BodyReader(CacheReport, config, room)
 
-    async def report(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """``POST /v1/cache/feedback``."""
-        cache = self._cache()
-        report = await self._reader.read(scope, receive, _same)
-        await cache.report(_tenant(scope), _hit_id(report.id), is_right=report.verdict == "right")
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        cache = _existing(self._administration)
+        hit_id, report = await self._reader.read(scope, receive, lambda body: (_hit_id(body.id), body))
+        await cache.report(_tenant(scope), hit_id, is_right=report.verdict == "right")
         answer = {"object": "cache.feedback", "id": report.id, "verdict": report.verdict}
         await _json(answer)(scope, receive, send)
+
+
+class CacheRoutes:
+    """The other routes. ``administration`` None: there is no cache, and each of them says so."""
+
+    def __init__(self, administration: CacheAdministration | None) -> None:
+        self._administration = administration
 
     async def one(self, request: Request) -> Response:
         """``GET /v1/cache/{id}``: the question and the answer behind a hit."""
         hit_id = request.path_params["id"]
-        entry = await self._cache().entry(_tenant(request.scope), _hit_id(hit_id))
+        entry = await _existing(self._administration).entry(_tenant(request.scope), _hit_id(hit_id))
         return _json(
             {
                 "object": "cache.entry",
@@ -62,7 +69,7 @@ class CacheRoutes:
 
     async def invalidate(self, request: Request) -> Response:
         """``DELETE /v1/cache?tag=``, ``?document=``, ``?id=`` or ``?all=true``: from now on, everybody misses."""
-        cache, tenant = self._cache(), _tenant(request.scope)
+        cache, tenant = _existing(self._administration), _tenant(request.scope)
         selector, value = _selected(request)
         if selector == "id":
             await cache.drop(tenant, _hit_id(value))
@@ -72,10 +79,11 @@ class CacheRoutes:
             await cache.invalidate(tenant, NamedScope(selector), value)
         return _json({"object": "cache.invalidation", selector: True if selector == "all" else value})
 
-    def _cache(self) -> CacheAdministration:
-        if self._administration is None:
-            raise Unsupported("the semantic cache is off: start the server with --semantic-cache on")
-        return self._administration
+
+def _existing(administration: CacheAdministration | None) -> CacheAdministration:
+    if administration is None:
+        raise Unsupported("the semantic cache is off: start the server with --semantic-cache on")
+    return administration
 
 
 def _selected(request: Request) -> tuple[str, str]:
@@ -100,10 +108,6 @@ def _hit_id(text: str) -> HitId:
 def _tenant(scope: Scope) -> str:
     tenant: str = scope["state"].get("tenant", "")
     return tenant
-
-
-def _same(report: CacheReport) -> CacheReport:
-    return report
 
 
 def _json(value: dict[str, Any]) -> Response:

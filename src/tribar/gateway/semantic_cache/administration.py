@@ -1,5 +1,7 @@
 """What a tenant may do with the answers that are stored for it: look, correct, invalidate."""
 
+from collections.abc import Callable
+
 from tribar.core.errors import NotFound
 from tribar.gateway.semantic_cache.answer_cache import AnswerCache
 from tribar.gateway.semantic_cache.entry import Entry
@@ -11,10 +13,11 @@ from tribar.gateway.semantic_cache.observer import CacheObserver
 class CacheAdministration:
     """Every method is for one tenant, and what belongs to another one does not exist."""
 
-    def __init__(self, cache: AnswerCache, hits: RecentHits, observer: CacheObserver) -> None:
+    def __init__(self, cache: AnswerCache, hits: RecentHits, observer_of: Callable[[str], CacheObserver]) -> None:
+        """``observer_of`` a model is told what is reported of its answers."""
         self._cache = cache
         self._hits = hits
-        self._observer = observer
+        self._observer_of = observer_of
 
     async def entry(self, tenant: str, hit_id: HitId) -> Entry:
         """The entry behind an answer. Raises ``NotFound``, and ``Unavailable`` where the store does not answer."""
@@ -28,8 +31,8 @@ class CacheAdministration:
 
         Raises ``NotFound`` for an entry that is gone, which needs no correction any more.
         """
-        await self.entry(tenant, hit_id)
-        self._observer.on_check("client", is_right=is_right)
+        entry = await self.entry(tenant, hit_id)
+        self._observer_of(entry.model).on_check("client", is_right=is_right)
         found, semantics = self._hits.pop(hit_id), self._cache.semantics
         if found is not None and found.decision is not None and semantics is not None and semantics.thresholds:
             semantics.thresholds.report(found.decision, is_same=is_right, neighbours=found.near)

@@ -142,7 +142,7 @@ class Rig:
             self.store, self.freshness, policy, semantics if is_semantic else None, clock_s=self.clock
         )
         hits = RecentHits()
-        self.administration = CacheAdministration(self.cache, hits, self.observer)
+        self.administration = CacheAdministration(self.cache, hits, lambda _: self.observer)
         self.answer_judge = FakeAnswerJudge()
         self.checks = (
             None
