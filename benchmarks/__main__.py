@@ -29,6 +29,7 @@ NAMES = (
     "onnx_backend",
     "semantic_pairs",
     "semantic_bound",
+    "semantic_cache",
 )
 
 
