@@ -2,11 +2,9 @@
 
 import asyncio
 import functools
-import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
 from prometheus_client import CollectorRegistry
@@ -40,9 +38,6 @@ VECTOR_OVERHEAD_BYTES = 400
 
 MARKS_PER_ENTRY = 2
 """Marks take places of the store, too: the tenant's and, as a rule, a tag's or less."""
-
-FINGERPRINTED_BYTES = 1 << 16
-"""Of each end of a model's files."""
 
 _log = logging.getLogger(__name__)
 
@@ -157,23 +152,6 @@ class Caching:
             assert isinstance(semantics.index, MemoryVectorIndex)
             self._families.watch_vectors(semantics.index.__len__)
         return store
-
-
-def model_version(path: Path) -> str:
-    """Tells two models under one name apart, on every machine alike: a digest over the ends of their files."""
-    digest = hashlib.blake2b(digest_size=8)
-    for file in _files(path):
-        size = file.stat().st_size
-        digest.update(f"{file.name}:{size};".encode())
-        with file.open("rb") as opened:
-            digest.update(opened.read(FINGERPRINTED_BYTES))
-            opened.seek(max(0, size - FINGERPRINTED_BYTES))
-            digest.update(opened.read())
-    return digest.hexdigest()
-
-
-def _files(path: Path) -> Iterable[Path]:
-    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
 
 
 def _redis_store(stores: SharedStores) -> KeyValueStore:

@@ -19,6 +19,7 @@ PANELS = {
     "modelserver": "Model server",
     "server": "Server",
     "stores": "Stores",
+    "cluster": "Cluster",
     "limiting": "Limits",
     "cache": "Semantic cache",
 }

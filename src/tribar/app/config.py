@@ -117,6 +117,9 @@ class ModelServerConfig:
     response_cache_bytes: int = option(
         64 << 20, Size(0), "Memory for answers of models that ask for a response cache.", key="response_cache_size"
     )
+    trace_file: str | None = option(
+        None, Text("FILE"), "File for traces of requests, which /v2/trace/setting turns on; without it there are none."
+    )
     allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
 
 
@@ -161,7 +164,7 @@ class StoresConfig:
     redis_url: str | None = option(
         None,
         Text("URL"),
-        "Redis or Valkey for limits over several servers: redis://HOST:PORT/0, rediss://... or unix:///PATH.",
+        "Redis or Valkey for limits and engines of several servers: redis://HOST:PORT/0, rediss://... or unix:///PATH.",
     )
     redis_max_connections: int = option(64, Integer(1, 4096), "Most connections to Redis.")
     usage_database: str | None = option(
@@ -170,6 +173,24 @@ class StoresConfig:
         "Where each tenant's use is written down: a file (SQLite), or postgresql://USER:PASSWORD@HOST/NAME.",
     )
     sql_max_connections: int = option(20, Integer(1, 1000), "Most connections to the SQL database.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """How gateways and engines on several hosts find each other."""
+
+    cluster: str = option("default", Text("NAME"), "Name of the cluster: engines and gateways meet under it on Redis.")
+    role: str = option(
+        "all",
+        Choice(("all", "gateway")),
+        "all: answer with an engine of this server; gateway: with those that joined the cluster on --redis-url.",
+    )
+    liveness_s: float = option(
+        5.0,
+        Number(1, 300),
+        "Seconds without a sign of life after which an engine or a gateway counts as dead.",
+        key="cluster_liveness",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +257,7 @@ class ServeConfig:
     modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     stores: StoresConfig = field(default_factory=StoresConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     limiting: LimitingConfig = field(default_factory=LimitingConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     lists: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)

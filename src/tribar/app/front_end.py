@@ -18,13 +18,13 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
-from tribar.app.caching import Caching, model_version
+from tribar.app.caching import Caching
 from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
 from tribar.app.edge import Edge
 from tribar.app.hosted_engine import HostedEngine
-from tribar.app.hosting import Hosted, Models
+from tribar.app.hosting import Hosted, LanguageModel, Models
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
 from tribar.app.limiting import Limiting
@@ -50,7 +50,10 @@ _process_log = logging.getLogger("tribar.process")
 
 
 class FrontEnd:
-    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it."""
+    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it.
+
+    The language model runs on an engine of this server, or (``make_cluster``) on those of a cluster.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class FrontEnd:
         edge: Edge,
         *,
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
+        make_cluster: Callable[[CollectorRegistry], LanguageModel] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
     ) -> None:
         self._server = server
@@ -68,6 +72,7 @@ class FrontEnd:
         self._directory = directory
         self._edge = edge
         self._language_model = language_model
+        self._make_cluster = make_cluster
         self._make_models = make_models
         self._registry = CollectorRegistry()
         self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
@@ -90,7 +95,7 @@ class FrontEnd:
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: self._guarded(engine, caching)}),
+            StaticCatalog({} if engine is None else {engine.name: self._guarded(engine, caching)}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
@@ -120,7 +125,9 @@ class FrontEnd:
             await self._stores.close()
         return 0
 
-    def _engine(self) -> HostedEngine | None:
+    def _engine(self) -> LanguageModel | None:
+        if self._make_cluster is not None:
+            return self._make_cluster(self._registry)
         if self._language_model is None:
             return None
         opened, resolved = self._language_model
@@ -134,11 +141,11 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _guarded(self, engine: HostedEngine, caching: Caching) -> ServedModel:
+    def _guarded(self, engine: LanguageModel, caching: Caching) -> ServedModel:
         """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
-        served, facts = engine.served(), engine.facts
+        served = engine.served()
         limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
-        return caching.in_front(limited, served.generator, facts.name, model_version(facts.path))
+        return caching.in_front(limited, served.generator, engine.name, engine.version)
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)

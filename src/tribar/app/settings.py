@@ -22,6 +22,7 @@ from typing import Any
 from tribar.app.api_keys import KEY_VARIABLES
 from tribar.app.config import (
     CacheConfig,
+    ClusterConfig,
     EngineConfig,
     LimitingConfig,
     ModelConfig,
@@ -40,6 +41,7 @@ ROOMS: dict[str, type[Any]] = {
     "modelserver": ModelServerConfig,
     "server": ServerConfig,
     "stores": StoresConfig,
+    "cluster": ClusterConfig,
     "limiting": LimitingConfig,
     "cache": CacheConfig,
 }

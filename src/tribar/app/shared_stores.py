@@ -73,6 +73,15 @@ class SharedStores:
         return SqlPool(config, self.observer("sql"))
 
 
+def required_redis_url(config: StoresConfig, what: str) -> str:
+    """Where Redis is. Raises ``InvalidRequest`` where nobody says so, or the extra is not installed."""
+    if config.redis_url is None:
+        raise InvalidRequest(f"{what} needs --redis-url\ntry: --redis-url redis://HOST:6379/0", param="redis_url")
+    for module in ("redis", "hiredis"):
+        _require(module, "redis", "redis_url")
+    return config.redis_url
+
+
 def _require(module: str, extra: str, param: str) -> None:
     """Raise ``InvalidRequest`` saying how to install ``module`` where it is not."""
     try:

@@ -68,6 +68,9 @@ class Outcome:
     name: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Nothing here watches."""
+
     def respond(self, response: InferResponse) -> None:
         assert self.end_ns is None, "after the final answer"
         self.responses.append(response)
