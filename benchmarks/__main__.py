@@ -30,6 +30,7 @@ NAMES = (
     "semantic_pairs",
     "semantic_bound",
     "semantic_cache",
+    "sql_pool",
 )
 
 

@@ -18,7 +18,11 @@ from tribar.core.requests import Delta, GenerateRequest, IdsPrompt, ModelCard, P
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.client import EngineClient
 from tribar.gateway.caller import Caller, OnBehalf
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.limited import Limited
+from tribar.gateway.limits.rules import Allowance, Rule, RuleBook
 from tribar.gateway.semantic_cache.generator import CachedGenerator
+from tribar.stores.buckets.memory import MemoryBuckets
 
 ANSWER = "abé"
 
@@ -73,11 +77,18 @@ class _AsText(CachedGenerator):
         return self._cached.generate(prepared)
 
 
+@contextlib.asynccontextmanager
+async def _limited() -> AsyncIterator[TextGenerator]:
+    rules = RuleBook([Rule(allowance=Allowance(tokens_per_minute=10**9, concurrent_requests=1), model="*")])
+    yield Limited(FakeGenerator(speak(*ANSWER)), LimitGate(MemoryBuckets(), rules))
+
+
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
     "cached": _cached,
+    "limited": _limited,
 }
 
 
