@@ -67,6 +67,7 @@ SUITES = {
     "Channel": ({"send", "receive", "close"}, "lines.py"),
     "EngineEndpoint": ({"poll", "drop", "wake", "close"}, "lines.py"),
     "KvAllocator": ({"admit", "grow", "release", "usage"}, "test_kv_allocator.py"),
+    "Embedder": ({"card", "embed", "close"}, "test_embedder.py"),
     "TextGenerator": ({"card", "prepare", "generate"}, "test_text_generator.py"),
 }
 """A seam's verbs, by which its implementations are found, and where its contract suite lists them."""
@@ -95,6 +96,7 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
         "ContiguousKv",
         "Batcher",
         "ResponseCache",
+        "Thresholds",
     ],
 )
 def test_law_7_data_structures_own_a_check(name: str) -> None:

@@ -20,7 +20,7 @@ MAX_WORDS = 48
 
 
 class WordVectors:
-    """Words to int8 rows (``VECTOR_DIMENSION``,), the most recently used ``capacity`` of them: 160 bytes each."""
+    """Words to int8 rows (``VECTOR_DIMENSION``,), the most recently used ``capacity`` of them, some 200 bytes each."""
 
     def __init__(self, dimension: int, capacity: int) -> None:
         generator = np.random.Generator(np.random.PCG64(20_240_229))
@@ -41,17 +41,22 @@ class WordVectors:
             self._rows[word] = row.tobytes()
 
     def rows(self, words: Sequence[str]) -> bytes:
-        """The rows of words that were added, one after the other; the least recently used words go."""
+        """The rows of words that were added, one after the other."""
         for word in words:
             self._rows.move_to_end(word)
-        found = b"".join(self._rows[word] for word in words)
+        return b"".join(self._rows[word] for word in words)
+
+    def trim(self) -> None:
+        """Forget the least recently used words beyond the capacity."""
         while len(self._rows) > self._capacity:
             self._rows.popitem(last=False)
-        return found
 
 
 class Analyst:
-    """Makes features; the first one takes some 0.3 s to load the word lists. Features made with different embedders must not be compared: see ``EmbedderCard.id``."""
+    """Makes features. Making an analyst takes some 0.3 s, since it loads the word lists.
+
+    Features that were made with different embedders must not be compared: see ``EmbedderCard.id``.
+    """
 
     def __init__(self, embedder: Embedder, *, word_capacity: int = 50_000) -> None:
         self._embedder = embedder
@@ -69,10 +74,12 @@ class Analyst:
         vectors = await self._embedder.embed([*texts, *new], truncate=True)
         if new:
             self._words.add(new, vectors[len(texts) :])
-        return [
+        found = [
             Analysis(_features(question, reading, words, weights, self._words.rows(words)), vectors[i])
             for i, (question, reading, (words, weights)) in enumerate(zip(questions, readings, chosen, strict=True))
         ]
+        self._words.trim()
+        return found
 
 
 def _compared(reading: Reading) -> tuple[tuple[str, ...], tuple[float, ...]]:

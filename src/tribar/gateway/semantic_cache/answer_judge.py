@@ -44,7 +44,7 @@ def _contradict(a: Reading, b: Reading, question: Reading) -> bool:
             identifiers.find(a), identifiers.find(b)
         ):
             return True
-        return classes.contradict(classes.find(a), classes.find(b)) or oppositions.contradict(
-            oppositions.find(a), oppositions.find(b)
-        )
+        asked = set(classes.find(question))
+        named_a, named_b = (tuple(sorted(set(classes.find(side)) - asked)) for side in (a, b))
+        return classes.contradict(named_a, named_b) or oppositions.contradict(oppositions.find(a), oppositions.find(b))
     return bool(values_a - values_b and values_b - values_a)

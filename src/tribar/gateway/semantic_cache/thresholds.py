@@ -43,6 +43,8 @@ from tribar.gateway.semantic_cache.verdict import Verdict
 
 N_BANDS = 20
 MAX_STRIKES = 2
+DOUBT = 0.1
+"""The share of wrong answers that the cold prior expects below its threshold, until checks say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Thresholds:
     def error_estimate(self, score: float) -> float:
         """The estimated share of wrong answers at a score: the prior with its weight, and checks of bands nearby."""
         place, weight = _place(score), self.config.prior_weight
-        wrong = weight * (self.config.max_error_rate / 2 if score >= PRIOR_THRESHOLD else 1 - score)
+        wrong = weight * (self.config.max_error_rate / 2 if score >= PRIOR_THRESHOLD else DOUBT)
         for distance in range(-2, 3):
             if 0 <= place + distance < N_BANDS:
                 near, share = self._state.bands[place + distance], 0.5 ** abs(distance)
