@@ -29,27 +29,23 @@ class WordVectors:
         self._rows = OrderedDict[str, bytes]()
         self._capacity = capacity
 
-    def missing(self, words: Sequence[str]) -> list[str]:
-        """Those without a row."""
-        return [word for word in dict.fromkeys(words) if word not in self._rows]
+    def known(self, words: Sequence[str]) -> dict[str, bytes]:
+        """The rows of those that were met before."""
+        return {word: self._touched(word) for word in words if word in self._rows}
 
-    def add(self, words: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Keep the projections of unit vectors (len(words), dimension)."""
+    def add(self, words: Sequence[str], vectors: NDArray[np.float32]) -> dict[str, bytes]:
+        """Project unit vectors (len(words), dimension), keep the rows and return them."""
         projected = vectors @ self._projection
         projected *= 127 / np.maximum(np.abs(projected).max(axis=1, keepdims=True), 1e-6)
-        for word, row in zip(words, np.round(projected).astype(np.int8), strict=True):
-            self._rows[word] = row.tobytes()
-
-    def rows(self, words: Sequence[str]) -> bytes:
-        """The rows of words that were added, one after the other."""
-        for word in words:
-            self._rows.move_to_end(word)
-        return b"".join(self._rows[word] for word in words)
-
-    def trim(self) -> None:
-        """Forget the least recently used words beyond the capacity."""
+        made = {word: row.tobytes() for word, row in zip(words, np.round(projected).astype(np.int8), strict=True)}
+        self._rows.update(made)
         while len(self._rows) > self._capacity:
             self._rows.popitem(last=False)
+        return made
+
+    def _touched(self, word: str) -> bytes:
+        self._rows.move_to_end(word)
+        return self._rows[word]
 
 
 class Analyst:
@@ -69,17 +65,16 @@ class Analyst:
         """One analysis a question, in order. Raises what the embedder raises; over-long questions lose their end."""
         readings = [read(question.text) for question in questions]
         chosen = [_compared(reading) for reading in readings]
-        new = self._words.missing([word for words, _ in chosen for word in words])
+        rows = self._words.known([word for words, _ in chosen for word in words])
+        new = list(dict.fromkeys(word for words, _ in chosen for word in words if word not in rows))
         texts = [reading.text or "?" for reading in readings]
         vectors = await self._embedder.embed([*texts, *new], truncate=True)
         if new:
-            self._words.add(new, vectors[len(texts) :])
-        found = [
-            Analysis(_features(question, reading, words, weights, self._words.rows(words)), vectors[i])
+            rows |= self._words.add(new, vectors[len(texts) :])
+        return [
+            Analysis(_features(question, reading, words, weights, b"".join(rows[word] for word in words)), vectors[i])
             for i, (question, reading, (words, weights)) in enumerate(zip(questions, readings, chosen, strict=True))
         ]
-        self._words.trim()
-        return found
 
 
 def _compared(reading: Reading) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -64,8 +64,9 @@ def test_projections_keep_angles() -> None:
     names = [[f"{side}{i}" for i in range(200)] for side in "ab"]
     rows = []
     for listed, values in zip(names, unit, strict=True):
-        vectors.add(listed, values)
-        row = np.frombuffer(vectors.rows(listed), np.int8).reshape(200, VECTOR_DIMENSION).astype(float)
+        added = vectors.add(listed, values)
+        assert vectors.known([*listed, "unknown"]) == added
+        row = np.frombuffer(b"".join(added.values()), np.int8).reshape(200, VECTOR_DIMENSION).astype(float)
         rows.append(row / np.linalg.norm(row, axis=1, keepdims=True))
     error = (rows[0] * rows[1]).sum(axis=1) - (unit[0] * unit[1]).sum(axis=1)
     assert abs(error.mean()) < 0.01
