@@ -13,6 +13,7 @@ from tribar.gateway.semantic_cache.thresholds import Lesson, Thresholds
 from tribar.gateway.semantic_cache.verdict import Verdict
 
 NEIGHBOURHOOD = 5
+TRAP_CHANCE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Tally:
     served: int = 0
     wrong: int = 0
     checks: int = 0
+    """Of served answers: each costs the engine an answer."""
     candidates: int = 0
     wrong_without: int = 0
     """Wrong answers of the cold prior alone, which never learns."""
@@ -50,22 +52,24 @@ def run(plan: Plan, thresholds: Thresholds, prior_threshold: float) -> Tally:
     is_stale = generator.random(plan.n_entries) < plan.stale_share
     asked = generator.choice(plan.n_entries, plan.n_lookups, p=weights)
     scores = generator.beta(4, 1.2, plan.n_lookups)
+    trapped, turned = is_trap.copy(), is_stale.copy()  # of the cold prior, to which nobody says that an entry is wrong
     tally = Tally()
     for i in range(plan.n_lookups):
         entry, score = int(asked[i]), float(scores[i])
-        chance = 0.6 if is_trap[entry] else max(0.0, 1 - score) * 0.02 + plan.optimism * max(0.0, 0.97 - score)
-        is_wrong = bool(generator.random() < chance)
-        if i >= plan.shift_at * plan.n_lookups and is_stale[entry]:
-            is_wrong = True
+        luck, has_turned = generator.random(), i >= plan.shift_at * plan.n_lookups
+        chance = max(0.0, 1 - score) * 0.02 + plan.optimism * max(0.0, 0.97 - score)
+        is_wrong = bool(luck < (TRAP_CHANCE if is_trap[entry] else chance) or (has_turned and is_stale[entry]))
         if score >= prior_threshold:
             tally.served_without += 1
-            tally.wrong_without += is_wrong
+            tally.wrong_without += bool(
+                luck < (TRAP_CHANCE if trapped[entry] else chance) or (has_turned and turned[entry])
+            )
         decision = thresholds.decide(str(entry), Verdict(score >= prior_threshold, score))
         tally.candidates += 1
         tally.served += decision.is_served
         tally.wrong += decision.is_served and is_wrong
         if decision.is_checked:
-            tally.checks += 1
+            tally.checks += decision.is_served
             near = range(max(0, entry - NEIGHBOURHOOD), min(plan.n_entries, entry + NEIGHBOURHOOD))
             lesson = thresholds.learn(decision, is_same=not is_wrong, neighbours=map(str, near))
             if lesson in {Lesson.DROP, Lesson.CORRECT}:

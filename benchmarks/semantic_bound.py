@@ -1,6 +1,7 @@
 """The bound on wrong hits: streams with planted errors, with and without the semantic cache's learned thresholds.
 
-Means over the seeds, a run each. "found" is V of the bound: wrong answers that checks found, by 1 / their chance.
+Means over the seeds, a run each. "checks" are of served answers: each costs the engine an answer. "found" is V of the
+bound: wrong answers that checks found, each by 1 / its chance.
 
     python -m benchmarks semantic_bound [--lookups 20000] [--seeds 5] [--max-error-rate 0.01]
 """
@@ -16,6 +17,7 @@ from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
 PLANS = {
     "scores that keep their word": Plan(trap_share=0.0, stale_share=0.0),
     "traps: 1 % of entries mostly wrong": Plan(stale_share=0.0),
+    "traps: 5 % of entries mostly wrong": Plan(trap_share=0.05, stale_share=0.0),
     "traps, then 2 % of entries turn wrong": Plan(),
     "scores 10 % too sure, traps, stale": Plan(optimism=0.1),
     "scores 50 % too sure, traps, stale": Plan(optimism=0.5),

@@ -68,6 +68,7 @@ SUITES = {
     "EngineEndpoint": ({"poll", "drop", "wake", "close"}, "lines.py"),
     "KvAllocator": ({"admit", "grow", "release", "usage"}, "test_kv_allocator.py"),
     "KeyValueStore": ({"get", "put", "put_if_absent", "delete", "keys"}, "test_key_value_store.py"),
+    "Embedder": ({"card", "embed", "close"}, "test_embedder.py"),
     "TextGenerator": ({"card", "prepare", "generate"}, "test_text_generator.py"),
 }
 """A seam's verbs, by which its implementations are found, and where its contract suite lists them."""
@@ -96,6 +97,7 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
         "ContiguousKv",
         "Batcher",
         "ResponseCache",
+        "Thresholds",
     ],
 )
 def test_law_7_data_structures_own_a_check(name: str) -> None:

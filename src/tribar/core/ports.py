@@ -165,6 +165,8 @@ class AnswerJudge(Protocol):
 
     async def is_same(self, question: str, cached: str, fresh: str) -> bool:
         """Whether both answers tell the asker the same. Raises what its embedder or model raises."""
+
+
 class Buckets(Protocol):
     """Counts what subjects use, against limits. Every call is atomic. Raises ``Unavailable`` while the store is away.
 

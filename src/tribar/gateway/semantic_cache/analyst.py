@@ -20,7 +20,7 @@ MAX_WORDS = 48
 
 
 class WordVectors:
-    """Words to int8 rows (``VECTOR_DIMENSION``,), the most recently used ``capacity`` of them: 160 bytes each."""
+    """Words to int8 rows (``VECTOR_DIMENSION``,), the most recently used ``capacity`` of them, some 200 bytes each."""
 
     def __init__(self, dimension: int, capacity: int) -> None:
         generator = np.random.Generator(np.random.PCG64(20_240_229))
@@ -29,29 +29,30 @@ class WordVectors:
         self._rows = OrderedDict[str, bytes]()
         self._capacity = capacity
 
-    def missing(self, words: Sequence[str]) -> list[str]:
-        """Those without a row."""
-        return [word for word in dict.fromkeys(words) if word not in self._rows]
+    def known(self, words: Sequence[str]) -> dict[str, bytes]:
+        """The rows of those that were met before."""
+        return {word: self._touched(word) for word in words if word in self._rows}
 
-    def add(self, words: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Keep the projections of unit vectors (len(words), dimension)."""
+    def add(self, words: Sequence[str], vectors: NDArray[np.float32]) -> dict[str, bytes]:
+        """Project unit vectors (len(words), dimension), keep the rows and return them."""
         projected = vectors @ self._projection
         projected *= 127 / np.maximum(np.abs(projected).max(axis=1, keepdims=True), 1e-6)
-        for word, row in zip(words, np.round(projected).astype(np.int8), strict=True):
-            self._rows[word] = row.tobytes()
-
-    def rows(self, words: Sequence[str]) -> bytes:
-        """The rows of words that were added, one after the other; the least recently used words go."""
-        for word in words:
-            self._rows.move_to_end(word)
-        found = b"".join(self._rows[word] for word in words)
+        made = {word: row.tobytes() for word, row in zip(words, np.round(projected).astype(np.int8), strict=True)}
+        self._rows.update(made)
         while len(self._rows) > self._capacity:
             self._rows.popitem(last=False)
-        return found
+        return made
+
+    def _touched(self, word: str) -> bytes:
+        self._rows.move_to_end(word)
+        return self._rows[word]
 
 
 class Analyst:
-    """Makes features; the first one takes some 0.3 s to load the word lists. Features made with different embedders must not be compared: see ``EmbedderCard.id``."""
+    """Makes features. Making an analyst takes some 0.3 s, since it loads the word lists.
+
+    Features that were made with different embedders must not be compared: see ``EmbedderCard.id``.
+    """
 
     def __init__(self, embedder: Embedder, *, word_capacity: int = 50_000) -> None:
         self._embedder = embedder
@@ -64,13 +65,14 @@ class Analyst:
         """One analysis a question, in order. Raises what the embedder raises; over-long questions lose their end."""
         readings = [read(question.text) for question in questions]
         chosen = [_compared(reading) for reading in readings]
-        new = self._words.missing([word for words, _ in chosen for word in words])
+        rows = self._words.known([word for words, _ in chosen for word in words])
+        new = list(dict.fromkeys(word for words, _ in chosen for word in words if word not in rows))
         texts = [reading.text or "?" for reading in readings]
         vectors = await self._embedder.embed([*texts, *new], truncate=True)
         if new:
-            self._words.add(new, vectors[len(texts) :])
+            rows |= self._words.add(new, vectors[len(texts) :])
         return [
-            Analysis(_features(question, reading, words, weights, self._words.rows(words)), vectors[i])
+            Analysis(_features(question, reading, words, weights, b"".join(rows[word] for word in words)), vectors[i])
             for i, (question, reading, (words, weights)) in enumerate(zip(questions, readings, chosen, strict=True))
         ]
 

@@ -7,7 +7,7 @@ the same port is better and dearer.
 
 from tribar.core.ports import Embedder
 from tribar.gateway.semantic_cache.guards import classes, identifiers, negation, numbers, oppositions
-from tribar.gateway.semantic_cache.reading import Reading, read
+from tribar.gateway.semantic_cache.reading import Reading, read, same_word
 
 MIN_SIMILARITY = 0.70
 _SHORT_CHARACTERS = 200
@@ -29,8 +29,22 @@ class SlotAnswerJudge:
         a, b = read(cached), read(fresh)
         if _contradict(a, b, read(question)):
             return False
+        if _say_the_same(a, b, read(question)):
+            return True
         vectors = await self._embedder.embed([a.text, b.text], truncate=True)
         return float(vectors[0] @ vectors[1]) >= MIN_SIMILARITY
+
+
+def _say_the_same(a: Reading, b: Reading, question: Reading) -> bool:
+    """Short answers of which one says nothing beyond the other and the question ("Paris", "the capital is Paris")."""
+    if max(len(a.text), len(b.text)) > _SHORT_CHARACTERS:
+        return False
+    asked = [word.form for word in question.content()]
+    new_a, new_b = (
+        {word.form for word in side.content() if not any(same_word(word.form, known) for known in asked)}
+        for side in (a, b)
+    )
+    return bool(new_a and new_b) and (new_a <= new_b or new_b <= new_a)
 
 
 def _contradict(a: Reading, b: Reading, question: Reading) -> bool:
@@ -44,7 +58,7 @@ def _contradict(a: Reading, b: Reading, question: Reading) -> bool:
             identifiers.find(a), identifiers.find(b)
         ):
             return True
-        return classes.contradict(classes.find(a), classes.find(b)) or oppositions.contradict(
-            oppositions.find(a), oppositions.find(b)
-        )
+        asked = set(classes.find(question))
+        named_a, named_b = (tuple(sorted(set(classes.find(side)) - asked)) for side in (a, b))
+        return classes.contradict(named_a, named_b) or oppositions.contradict(oppositions.find(a), oppositions.find(b))
     return bool(values_a - values_b and values_b - values_a)

@@ -55,8 +55,8 @@ def refusal(stored: Features, asked: Features, *, cross_language: bool = False) 
 def why_not_stored(asked: Features) -> str:
     """The reason why an answer to this question must not be kept, "" where it may.
 
-    ``length``: the question is too long to be compared as a whole; ``volatile``: it will be another one soon; ``personal``: it is the
-    asker's alone; ``context``: the question leans on an earlier turn that was not given.
+    ``length``: it is too long to be compared as a whole; ``volatile``: the answer will be another one soon;
+    ``personal``: the answer is the asker's alone; ``context``: it leans on an earlier turn that was not given.
     """
     for name in ("length", "volatile", "personal", _IN_CONTEXT):
         if asked.slots.get(name) and not (name == _IN_CONTEXT and asked.context):

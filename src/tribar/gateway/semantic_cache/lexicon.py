@@ -83,6 +83,8 @@ class Lexicon:
 def _joined(text: str, i: int) -> bool:
     """Whether a Latin word runs through the boundary before ``text[i]``."""
     left, right = text[i - 1], text[i]
+    if right in "+#" and left.isalnum():
+        return True
     return (
         left.isascii() and right.isascii() and left.isalnum() and right.isalnum() and left.isdigit() == right.isdigit()
     )

@@ -4,6 +4,7 @@ A lone "one" or 一 is an article, not a number.
 """
 
 import re
+from functools import cache
 
 from tribar.gateway.semantic_cache.word_lists import read_words
 
@@ -58,10 +59,16 @@ def numbers_of(text: str, *, in_words: bool = True) -> tuple[str, ...]:
     left = "".join(rest)
     found += [_plain(value) for value in map(_english, _ENGLISH_WORDS.findall(left)) if value > 1]
     found += [str(_ORDINALS[word]) for word in _ORDINAL.findall(left)]
-    for word in read_words("zh_number_words.txt"):
-        left = left.replace(word, "~")
+    left = _uncounted().sub("~", left)
     found += [_plain(value) for value in map(_han, _HAN.findall(left)) if value > 1]
     return tuple(sorted(found))
+
+
+@cache
+def _uncounted() -> re.Pattern[str]:
+    """Words such as 一般 and 万一, where no numeral runs into them: 九十九万一千 is a number."""
+    listed = sorted(read_words("zh_number_words.txt"), key=len, reverse=True)
+    return re.compile(rf"(?<![零〇一二两三四五六七八九十百千万亿])(?:{'|'.join(listed)})")
 
 
 def _plain(value: float) -> str:

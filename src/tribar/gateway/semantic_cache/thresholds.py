@@ -1,9 +1,10 @@
 """Learned thresholds with a stated bound on wrong hits.
 
-What is learned: for each band of the classifier's score the share of wrong answers, from checks (a fresh answer
-compared with the cached one by an ``AnswerJudge``); and for each entry the score that it demands, raised where it was
-wrong. A band is open while its estimate, pooled with its neighbours, is within ``margin`` times ``max_error_rate``;
-before there are checks the estimate is the cold prior's.
+What is learned: for each band of the classifier's score, and apart for entries that were never, once or more often
+found right, the share of wrong answers, from checks (a fresh answer compared with the cached one by an
+``AnswerJudge``); and for each entry the score that it demands, raised where it was wrong. A band is open while its
+estimate, pooled with its neighbours, is within ``margin`` times ``max_error_rate``; before there are checks the
+estimate is the cold prior's.
 
 What holds the bound: one budget of errors, a token bucket. It starts with ``allowance``. A served answer earns
 ``max_error_rate``; one that a check finds wrong costs 1 / (its chance of being checked). While the budget is below zero
@@ -42,22 +43,28 @@ from tribar.gateway.semantic_cache.judge import PRIOR_THRESHOLD
 from tribar.gateway.semantic_cache.verdict import Verdict
 
 N_BANDS = 20
+N_STANDINGS = 3
 MAX_STRIKES = 2
+DOUBT = 0.1
+"""The share of wrong answers that the cold prior expects below its threshold, until checks say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdConfig:
-    """Shares are of served answers that are checked: ``check_share`` of an entry's that was confirmed once,
-    ``unconfirmed_share`` of another's, all while a band has fewer than ``n_cold`` checks.
+    """Shares are of served answers that are checked.
 
-    ``prior_weight`` is the cold prior's weight against checks, in lookups; a band remembers ``memory`` lookups.
+    ``check_share`` of those of a confirmed entry, ``unconfirmed_share`` of another's, and all while a band has fewer
+    than ``n_cold`` checks. ``probe_share`` is of candidates in closed bands: these cost no engine time, since the fresh
+    answer is there anyway. ``prior_weight`` is the cold prior's weight against checks, in lookups; a band remembers
+    ``memory`` lookups.
     """
 
     max_error_rate: float = 0.01
     check_share: float = 0.1
     unconfirmed_share: float = 0.3
+    probe_share: float = 1.0
     allowance: float = 3.0
-    margin: float = 0.6
+    margin: float = 0.8
     verified_credit: float = 0.25
     n_cold: int = 50
     prior_weight: float = 100.0
@@ -87,11 +94,13 @@ class Lesson(Enum):
 class Decision:
     """``is_served``: answer from the cache. ``is_checked``: compare with a fresh answer, then call ``learn``.
 
-    Where nothing is served the fresh answer is there anyway. ``chance`` is that of the check.
+    Where nothing is served the fresh answer is there anyway. ``chance`` is that of the check, ``standing`` the
+    entry's when it was decided.
     """
 
     entry: str
     score: float
+    standing: int
     is_served: bool
     is_checked: bool
     chance: float
@@ -117,13 +126,19 @@ class Conduct(msgspec.Struct):
 
     demand: float = 0.0
     strikes: int = 0
-    is_confirmed: bool = False
+    n_right: int = 0
+    """Checks that found it right since the last one that did not."""
+
+    @property
+    def standing(self) -> int:
+        """0: never confirmed, 1: once, 2: more often."""
+        return min(self.n_right, N_STANDINGS - 1)
 
 
 class State(msgspec.Struct):
     """All that is learned, as it is stored."""
 
-    bands: list[Band]
+    bands: list[list[Band]]
     budget: float
     n_served: int = 0
     n_verified: int = 0
@@ -138,7 +153,9 @@ class Thresholds:
 
     def __init__(self, config: ThresholdConfig | None = None, state: State | None = None) -> None:
         self.config = config or ThresholdConfig()
-        self._state = state or State([Band() for _ in range(N_BANDS)], self.config.allowance)
+        self._state = state or State(
+            [[Band() for _ in range(N_BANDS)] for _ in range(N_STANDINGS)], self.config.allowance
+        )
         self._conducts = OrderedDict(self._state.conducts)
         self._coin = np.random.Generator(np.random.PCG64(self.config.seed + self._state.n_served))
 
@@ -146,33 +163,35 @@ class Thresholds:
         """What to do with a candidate. Every decision with ``is_checked`` must come back to ``learn`` or ``skip``."""
         score, conduct = verdict.score, self._conducts.get(entry, _UNKNOWN)
         if verdict.reason or score < conduct.demand:
-            return Decision(entry, score, is_served=False, is_checked=False, chance=0.0)
+            return Decision(entry, score, conduct.standing, is_served=False, is_checked=False, chance=0.0)
         config, state = self.config, self._state
-        if self.error_estimate(score) > config.max_error_rate * config.margin:
-            chance, is_served = config.check_share, False
+        if self.error_estimate(score, conduct.standing) > config.max_error_rate * config.margin:
+            chance, is_served = config.probe_share, False
         elif state.budget < 0:
             chance, is_served = 1.0, False
             state.n_verified += 1
             state.budget += config.max_error_rate * config.verified_credit
         else:
             is_served = True
-            is_cold = state.bands[_place(score)].n_checked < config.n_cold
-            chance = 1.0 if is_cold else config.check_share if conduct.is_confirmed else config.unconfirmed_share
+            is_cold = sum(bands[_place(score)].n_checked for bands in state.bands) < config.n_cold
+            share = config.check_share if conduct.standing else config.unconfirmed_share
+            chance = 1.0 if is_cold else share
             state.n_served += 1
             state.budget += config.max_error_rate
         is_checked = bool(self._coin.random() < chance)
         if is_checked:
             state.n_outstanding += 1
             state.most_outstanding = max(state.most_outstanding, state.n_outstanding)
-        return Decision(entry, score, is_served, is_checked, chance)
+        return Decision(entry, score, conduct.standing, is_served, is_checked, chance)
 
     def learn(self, decision: Decision, *, is_same: bool, neighbours: Iterable[str] = ()) -> Lesson:
         """The outcome of a check. ``neighbours`` are entries near this one; a wrong answer makes them stricter too."""
         self._state.n_outstanding -= 1
-        self._state.bands[_place(decision.score)].add(1 / decision.chance, is_same, self.config.memory)
+        conduct = self._conduct(decision.entry)
+        band = self._state.bands[decision.standing][_place(decision.score)]
+        band.add(1 / decision.chance, is_same, self.config.memory)
         if is_same:
-            conduct = self._conduct(decision.entry)
-            conduct.is_confirmed = True
+            conduct.n_right += 1
             conduct.demand = (conduct.demand + PRIOR_THRESHOLD) / 2 if conduct.demand > PRIOR_THRESHOLD else 0.0
             return Lesson.KEEP
         self._pay(decision)
@@ -197,13 +216,16 @@ class Thresholds:
         for entry in entries:
             self._conducts.pop(entry, None)
 
-    def error_estimate(self, score: float) -> float:
-        """The estimated share of wrong answers at a score: the prior with its weight, and checks of bands nearby."""
+    def error_estimate(self, score: float, standing: int = 0) -> float:
+        """The estimated share of wrong answers of entries of one standing at a score.
+
+        The prior with its weight, and the checks of bands nearby.
+        """
         place, weight = _place(score), self.config.prior_weight
-        wrong = weight * (self.config.max_error_rate / 2 if score >= PRIOR_THRESHOLD else 1 - score)
+        wrong = weight * (self.config.max_error_rate / 2 if score >= PRIOR_THRESHOLD else DOUBT)
         for distance in range(-2, 3):
             if 0 <= place + distance < N_BANDS:
-                near, share = self._state.bands[place + distance], 0.5 ** abs(distance)
+                near, share = self._state.bands[standing][place + distance], 0.5 ** abs(distance)
                 wrong, weight = wrong + share * near.wrong, weight + share * near.n
         return wrong / weight
 
@@ -240,7 +262,7 @@ class Thresholds:
         assert abs(state.budget - budget) < 1e-6 * (1 + earning), "the budget is what was earned and not spent"
         assert state.wrong_found <= self.error_bound + 1e-6, "bound 1"
         assert 0 <= state.n_outstanding <= state.most_outstanding
-        assert all(0 <= band.wrong <= band.n + 1e-6 for band in state.bands)
+        assert all(0 <= band.wrong <= band.n + 1e-6 for bands in state.bands for band in bands)
         assert len(self._conducts) <= config.max_entries
 
     def _pay(self, decision: Decision) -> None:
@@ -255,7 +277,7 @@ class Thresholds:
         for entry in (decision.entry, *neighbours):
             conduct = self._conduct(entry)
             conduct.demand = max(conduct.demand, (1 + decision.score) / 2)
-            conduct.is_confirmed = False
+            conduct.n_right = 0
         conduct = self._conduct(decision.entry)
         conduct.strikes += 1
         if conduct.strikes == MAX_STRIKES:
