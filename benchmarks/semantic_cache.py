@@ -152,9 +152,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         model = Path(directory) / "free.fake.json"
         model.write_text(json.dumps({"default": "echo"}))
-        settings = ("--semantic-cache", "on", "--no-cache-shadow-checks", "--cache-size", "4GiB")
-        settings = (*settings, "--cache-max-entries", str(max(1000, options.entries)))
-        with served("--model", str(model), *settings) as server:
+        size = ("--cache-size", "4GiB", "--cache-max-entries", str(max(1000, options.entries)))
+        with served("--model", str(model), "--semantic-cache", "on", "--no-cache-shadow-checks", *size) as server:
             measure(server, options.entries, options.hits)
 
 

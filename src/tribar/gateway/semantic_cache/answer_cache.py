@@ -203,7 +203,7 @@ class AnswerCache:
         thresholds = self.semantics.thresholds
         if thresholds is not None:
             return replace(found, decision=thresholds.decide(found.key, verdict))
-        trusting = Decision(found.key, verdict.score, is_served=verdict.is_hit, is_checked=False, chance=0.0)
+        trusting = Decision(found.key, verdict.score, 0, is_served=verdict.is_hit, is_checked=False, chance=0.0)
         return replace(found, decision=trusting)
 
     async def _forget(self, keys: Sequence[str]) -> None:

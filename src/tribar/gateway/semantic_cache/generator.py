@@ -69,7 +69,7 @@ class _Looked:
 class CachedGenerator:
     """Implements ``TextGenerator``. ``version`` tells models apart that are served under one name one after another.
 
-    A request that hits reaches neither the generator behind nor what limits it: it costs its tenant nothing. Its usage
+    A request that hits reaches neither the generator behind nor what limits it: it costs its tenant no token. Its usage
     is that of the answer when it was generated, with all of its prompt counted as cached. A store that does not answer
     costs hits, never answers. ``checks`` are there where the cache's semantics have thresholds.
     """
