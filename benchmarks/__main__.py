@@ -28,6 +28,9 @@ NAMES = (
     "identity",
     "onnx_backend",
     "redis_wire",
+    "semantic_pairs",
+    "semantic_bound",
+    "semantic_cache",
     "sql_pool",
 )
 

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _give_up(error.message, EX_SOFTWARE)
     except TribarError as error:
         return _give_up(error.message, EX_CONFIG)
+    endpoint.wake_on_signals()
     return serve(endpoint, lambda: read_spec(options.spec))
 
 

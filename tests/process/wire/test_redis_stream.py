@@ -168,6 +168,7 @@ async def test_a_request_whose_client_left_before_it_was_read_is_taken_back(site
         assert (await engine.submit())[1].uid.counter == 2
 
 
+@pytest.mark.long
 async def test_a_request_that_three_engines_died_with_fails(site: Site) -> None:
     async with site.gateway() as gateway, site.engine(gateway) as first:
         channel, _ = await line(gateway, first, 1)
@@ -260,6 +261,7 @@ async def test_a_cut_connection_loses_nothing(site: Site) -> None:
         await polling
 
 
+@pytest.mark.long
 async def test_a_redis_that_stands_still_is_away_too() -> None:
     """Connections stay open and nothing answers: the bound holds all the same, and the end is the same."""
     with valkey() as server, redis.Redis.from_url(server.url) as client:
@@ -284,6 +286,7 @@ async def test_a_redis_that_stands_still_is_away_too() -> None:
             await line(gateway, engine, 2)
 
 
+@pytest.mark.long
 async def test_a_full_redis_refuses_requests_and_delays_output() -> None:
     with valkey("--maxmemory-policy", "noeviction") as server, redis.Redis.from_url(server.url) as client:
         site = Site(server, client)

@@ -20,6 +20,7 @@ from tribar.modelserver.signature import Signature, TensorSpec
 
 MS = 1_000_000
 ALONE = BatchingPolicy(max_batch_size=16, shares_batches=False)
+PREFERRED = BatchingPolicy(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ns=5 * MS)
 
 
 class SleepInstance:

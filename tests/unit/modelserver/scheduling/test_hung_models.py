@@ -52,7 +52,8 @@ def test_closing_ends_and_everybody_inside_is_told(is_killable: bool, end_s: flo
     """Those that run, and those that wait for them."""
 
     async def body(loop: VirtualLoop) -> None:
-        rig = Rig(loop, ALONE, [Hung(is_killable=is_killable)])
+        hung = Hung(is_killable=is_killable)
+        rig = Rig(loop, ALONE, [hung])
         running, waiting = rig.send(), rig.send()
         await rig.scheduler.close(PATIENCE_S)
         assert rig.scheduler.n_inside == 0
@@ -61,7 +62,7 @@ def test_closing_ends_and_everybody_inside_is_told(is_killable: bool, end_s: flo
             assert "gave no answer and was unloaded" in str(outcome.error)
             assert outcome.end_ns == round(PATIENCE_S * 1e9)
         assert loop.time() == pytest.approx(PATIENCE_S + end_s)
-        assert rig.instances[0].is_closed
+        assert hung.is_closed
 
     run_virtually(body)
 

@@ -209,7 +209,8 @@ class Link(asyncio.Protocol):
             case Stalled():
                 self._take_stalled(message.uid)
             case Ready():
-                self._ready.set_result(message)
+                if not self._ready.done():  # who opened it may have been cancelled
+                    self._ready.set_result(message)
             case Infer():
                 self._arena.give_back(message.freed)
                 assert self.calls is not None
