@@ -11,6 +11,7 @@ from tests.documents.code_tables import Row
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
+from tribar.telemetry.caching import CacheFamilies, CacheMetrics
 from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 
@@ -117,6 +118,9 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
+    cache = CacheMetrics(CacheFamilies(registry), "m")
+    cache.on_bypass("asked")
+    cache.on_check("client", is_right=True)
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
     named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))
