@@ -8,9 +8,11 @@ from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
 from tribar.core.fake_generator import FAKE_CARD, Script, Step, speak
 from tribar.core.requests import CacheMode, ChatPrompt, Delta, Finish, FinishReason, Prepared, Timing, Usage
 from tribar.core.sampling.params import SamplingParams
+from tribar.gateway.semantic_cache.answer_cache import MAX_ANALYSES
 from tribar.gateway.semantic_cache.freshness import Scope
 from tribar.gateway.semantic_cache.generator import PAUSE_S
 from tribar.gateway.semantic_cache.hits import HitId
+from tribar.gateway.semantic_cache.partition import asked
 from tribar.gateway.semantic_cache.policy import CachePolicy
 from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
 from tribar.stores.memory_keyvalue import MemoryKeyValueStore
@@ -38,6 +40,19 @@ async def test_the_same_meaning_hits() -> None:
     assert 0.7 < float(headers["x-tribar-cache-similarity"]) < 1
     assert HitId.parse(headers["x-tribar-cache-id"]) is not None
     assert rig.fake.n_finished == 1
+
+
+async def test_a_question_is_analysed_once() -> None:
+    """Other words for a popular question are asked again, too. Of very many, the oldest is forgotten."""
+    rig = Rig()
+    await rig.ask(ask(QUESTION))
+    for _ in range(3):
+        assert (await rig.ask(ask(ALIKE)))[0] == "semantic"
+    assert rig.analyst.n_questions == 2
+    for i in range(MAX_ANALYSES):
+        await rig.cache.analyse(asked(ask(f"question {i}"), FAKE_CARD, ""))
+    await rig.ask(ask(ALIKE))
+    assert rig.analyst.n_questions == 2 + MAX_ANALYSES + 1
 
 
 async def test_another_meaning_misses() -> None:
