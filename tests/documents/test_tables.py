@@ -13,7 +13,10 @@ from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, 
 from tribar.app.settings import OTHER_VARIABLES, load_config
 from tribar.telemetry.caching import CacheFamilies, CacheMetrics
 from tribar.telemetry.inference import InferenceMetrics
+from tribar.telemetry.limits import LimitMetrics
+from tribar.telemetry.loop_watchdog import LoopMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
+from tribar.telemetry.pools import PoolFamilies, PoolMetrics
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
 MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
@@ -121,6 +124,11 @@ def test_named_metrics_exist(document: str) -> None:
     cache = CacheMetrics(CacheFamilies(registry), "m")
     cache.on_bypass("asked")
     cache.on_check("client", is_right=True)
+    limits = LimitMetrics(registry)
+    limits.on_refusal("requests")
+    pool = PoolMetrics(PoolFamilies(registry), "redis")
+    pool.on_failure("away")
+    LoopMetrics(registry)
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
     named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))

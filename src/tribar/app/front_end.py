@@ -114,7 +114,6 @@ class FrontEnd:
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
         finally:
-            self._watchdog.stop()
             catalog.drain()
             await asyncio.gather(*(part.stop(self._server.drain_timeout_s) for part in parts))
             await http.stop()
@@ -123,6 +122,7 @@ class FrontEnd:
             await caching.stop()
             await self._limiting.stop()
             await self._stores.close()
+            self._watchdog.stop()
         return 0
 
     def _engine(self) -> LanguageModel | None:
