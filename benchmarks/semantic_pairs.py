@@ -136,22 +136,22 @@ async def print_costs(pairs: Sequence[Pair], embedder: Embedder) -> None:
     stored = [(await analyst.analyse([Question(pair.a)]))[0] for pair in pairs]
     asked, judging_s = list[Analysis](), list[float]()
     analysing_s: dict[bool, list[float]] = {False: [], True: []}
-    for is_known in analysing_s:
+    for seconds in analysing_s.values():
         asked.clear()
         for pair in pairs:
             start = process_time()
             asked += await analyst.analyse([Question(pair.b)])
-            analysing_s[is_known].append(process_time() - start)
+            seconds.append(process_time() - start)
     for a, b in zip(stored, asked, strict=True):
         start = process_time()
         judge(a.features, b.features, float(a.vector @ b.vector), cross_language=True)
         judging_s.append(process_time() - start)
-    for name, seconds in (
+    for name, spent in (
         ("analysing a question, embedding included, new words among it", analysing_s[False]),
         ("the same, all words known", analysing_s[True]),
         ("a verdict", judging_s),
     ):
-        p50, p99 = quantiles(seconds, n=100)[49], quantiles(seconds, n=100)[98]
+        p50, p99 = quantiles(spent, n=100)[49], quantiles(spent, n=100)[98]
         print(f"{name}: {p50 * 1e3:.2f} ms of processor time in the median, {p99 * 1e3:.2f} ms at p99")
     size = fmean(len(msgspec.msgpack.encode(one.features)) for one in stored)
     print(f"features of a stored question: {size:.0f} bytes")
