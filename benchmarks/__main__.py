@@ -29,6 +29,8 @@ NAMES = (
     "onnx_backend",
     "semantic_pairs",
     "semantic_bound",
+    "semantic_cache",
+    "sql_pool",
 )
 
 

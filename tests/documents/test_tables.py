@@ -12,7 +12,10 @@ from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, 
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
 from tribar.telemetry.inference import InferenceMetrics
+from tribar.telemetry.limits import LimitMetrics
+from tribar.telemetry.loop_watchdog import LoopMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
+from tribar.telemetry.pools import PoolFamilies, PoolMetrics
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
 MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
@@ -117,6 +120,11 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
+    limits = LimitMetrics(registry)
+    limits.on_refusal("requests")
+    pool = PoolMetrics(PoolFamilies(registry), "redis")
+    pool.on_failure("away")
+    LoopMetrics(registry)
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
     named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))

@@ -5,6 +5,7 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 "decided from the machine and the model" (``app/resolve.py``).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,6 +117,9 @@ class ModelServerConfig:
     response_cache_bytes: int = option(
         64 << 20, Size(0), "Memory for answers of models that ask for a response cache.", key="response_cache_size"
     )
+    trace_file: str | None = option(
+        None, Text("FILE"), "File for traces of requests, which /v2/trace/setting turns on; without it there are none."
+    )
     allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
 
 
@@ -154,10 +158,106 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoresConfig:
+    """The servers that several front ends share, and the files that take their place."""
+
+    redis_url: str | None = option(
+        None,
+        Text("URL"),
+        "Redis or Valkey for limits and engines of several servers: redis://HOST:PORT/0, rediss://... or unix:///PATH.",
+    )
+    redis_max_connections: int = option(64, Integer(1, 4096), "Most connections to Redis.")
+    usage_database: str | None = option(
+        None,
+        Text("URL"),
+        "Where each tenant's use is written down: a file (SQLite), or postgresql://USER:PASSWORD@HOST/NAME.",
+    )
+    sql_max_connections: int = option(20, Integer(1, 1000), "Most connections to the SQL database.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """How gateways and engines on several hosts find each other."""
+
+    cluster: str = option("default", Text("NAME"), "Name of the cluster: engines and gateways meet under it on Redis.")
+    role: str = option(
+        "all",
+        Choice(("all", "gateway")),
+        "all: answer with an engine of this server; gateway: with those that joined the cluster on --redis-url.",
+    )
+    liveness_s: float = option(
+        5.0,
+        Number(1, 300),
+        "Seconds without a sign of life after which an engine or a gateway counts as dead.",
+        key="cluster_liveness",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitingConfig:
+    """How the limits of ``[[limits]]`` and of the keys are applied."""
+
+    estimated_output_tokens: int | None = option(
+        None,
+        Integer(1, 1 << 24),
+        "Tokens to reserve for an answer without max_tokens; by default all that the context has room for.",
+    )
+    limits_fail_open: bool = option(
+        False, Switch(), "Let requests pass without limits while Redis is away, instead of refusing them with 503."
+    )
+    quota_utc_offset_h: float = option(
+        0.0, Number(-12, 14), "Hours by which the day of daily quotas begins before UTC's.", key="quota_utc_offset"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """What is answered without generating it again."""
+
+    semantic_cache: str = option(
+        "off",
+        Choice(("off", "exact", "on")),
+        "Answer again what was answered before: to the same words (exact), or also in other words (on).",
+    )
+    cache_max_error_rate: float = option(
+        0.01, Number(0.0001, 0.5), "Share of wrong answers that the cache may come to give to questions in other words."
+    )
+    cache_shadow_checks: bool = option(
+        True, Switch(), "Compare a share of the answers to other words with fresh ones, and learn from them."
+    )
+    cache_cross_language: bool = option(False, Switch(), "Let Chinese and English questions share answers.")
+    cache_ttl_s: float = option(86400.0, Number(1, 31_536_000), "Seconds for which an answer is kept.", key="cache_ttl")
+    cache_size_bytes: int = option(
+        256 << 20, Size(1 << 20), "Memory of the answers that are kept here, e.g. 1GiB.", key="cache_size"
+    )
+    cache_max_entries: int = option(100_000, Integer(1, 10_000_000), "Most questions that are kept.")
+    cache_max_temperature: float = option(
+        0.3, Number(0, 2), "Answers that are drawn at a higher temperature are not kept."
+    )
+    cache_unseeded: bool = option(False, Switch(), "Also keep answers that are drawn without a seed.")
+    cache_store: str = option(
+        "memory", Choice(("memory", "redis")), "Where answers are kept; redis is for several servers, by --redis-url."
+    )
+    embedder: str | None = option(
+        None,
+        Text("MODEL"),
+        "Embedding model: use (extra [cache]), a folder with an ONNX model, or URL#MODEL; where needed, use.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
-    """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file."""
+    """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file.
+
+    ``lists`` holds the file's arrays of tables (``[[limits]]``) as they are: whoever uses one reads and checks it.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
+    stores: StoresConfig = field(default_factory=StoresConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    limiting: LimitingConfig = field(default_factory=LimitingConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    lists: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)

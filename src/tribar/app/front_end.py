@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,28 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
+from tribar.app.caching import Caching
 from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
 from tribar.app.edge import Edge
 from tribar.app.hosted_engine import HostedEngine
-from tribar.app.hosting import Hosted, Models
+from tribar.app.hosting import Hosted, LanguageModel, Models
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
+from tribar.app.limiting import Limiting
 from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel
 from tribar.app.panel import show_ready
 from tribar.app.resolve import ResolvedConfig
+from tribar.app.shared_stores import SharedStores
 from tribar.app.supervisor import ProcessSupervisor
 from tribar.gateway.app import build_app
-from tribar.gateway.catalog import StaticCatalog
+from tribar.gateway.catalog import ServedModel, StaticCatalog
+from tribar.gateway.limits.limited import Limited
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.telemetry.loop_watchdog import LoopMetrics, LoopWatchdog
 from tribar.telemetry.metrics import metrics_text
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/v2/health/live", "/v2/health/ready"})
@@ -44,7 +50,10 @@ _process_log = logging.getLogger("tribar.process")
 
 
 class FrontEnd:
-    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it."""
+    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it.
+
+    The language model runs on an engine of this server, or (``make_cluster``) on those of a cluster.
+    """
 
     def __init__(
         self,
@@ -55,6 +64,7 @@ class FrontEnd:
         edge: Edge,
         *,
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
+        make_cluster: Callable[[CollectorRegistry], LanguageModel] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
     ) -> None:
         self._server = server
@@ -62,8 +72,12 @@ class FrontEnd:
         self._directory = directory
         self._edge = edge
         self._language_model = language_model
+        self._make_cluster = make_cluster
         self._make_models = make_models
         self._registry = CollectorRegistry()
+        self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
+        self._stores = SharedStores(edge.stores, self._registry)
+        self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -77,13 +91,18 @@ class FrontEnd:
         Raises ``Internal`` where the engine cannot be started, or not again.
         """
         self._handle_signals()
+        caching = await Caching.open(self._edge.cache, self._stores, self._registry)
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: engine.served()}),
+            StaticCatalog({} if engine is None else {engine.name: self._guarded(engine, caching)}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
-        http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
+        await self._stores.open()
+        self._limiting.start()
+        caching.start()
+        self._watchdog.start()
+        http = HttpServer(self._app(catalog, models, caching), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
         try:
@@ -100,9 +119,15 @@ class FrontEnd:
             await http.stop()
             for task in serving:
                 task.cancel()
+            await caching.stop()
+            await self._limiting.stop()
+            await self._stores.close()
+            self._watchdog.stop()
         return 0
 
-    def _engine(self) -> HostedEngine | None:
+    def _engine(self) -> LanguageModel | None:
+        if self._make_cluster is not None:
+            return self._make_cluster(self._registry)
         if self._language_model is None:
             return None
         opened, resolved = self._language_model
@@ -116,10 +141,16 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
+    def _guarded(self, engine: LanguageModel, caching: Caching) -> ServedModel:
+        """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
+        served = engine.served()
+        limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
+        return caching.in_front(limited, served.generator, engine.name, engine.version)
+
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
 
-    def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
+    def _app(self, catalog: DrainingCatalog, models: Models | None, caching: Caching) -> ASGIApp:
         keys = self._edge.keys
         app = build_app(
             catalog,
@@ -128,6 +159,10 @@ class FrontEnd:
             observe=_observe,
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
+            gate=self._limiting.gate,
+            embedders=caching.embedders,
+            cache=caching.administration,
+            usage=self._limiting.ledger,
             version=tribar.__version__,
         )
         return LastAnswers(app, catalog.is_leaving)

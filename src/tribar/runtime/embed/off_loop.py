@@ -44,6 +44,10 @@ class OffLoopEmbedder:
         finally:
             self._n_calls -= 1
 
+    async def count_tokens(self, texts: Sequence[str]) -> int:
+        """See the port. In a thread of the caller's: counting does not wait for texts that are embedded."""
+        return await asyncio.to_thread(lambda: sum(map(self._model.count_tokens, texts)))
+
     async def close(self) -> None:
         """See the port. Waits for the call that runs; calls that still queue are cancelled."""
         thread, self._thread = self._thread, None
