@@ -11,6 +11,7 @@ from tests.documents.code_tables import Row
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
 from tribar.app.settings import OTHER_VARIABLES, load_config
+from tribar.telemetry.caching import CacheFamilies, CacheMetrics
 from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.limits import LimitMetrics
 from tribar.telemetry.loop_watchdog import LoopMetrics
@@ -120,6 +121,9 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
+    cache = CacheMetrics(CacheFamilies(registry), "m")
+    cache.on_bypass("asked")
+    cache.on_check("client", is_right=True)
     limits = LimitMetrics(registry)
     limits.on_refusal("requests")
     pool = PoolMetrics(PoolFamilies(registry), "redis")

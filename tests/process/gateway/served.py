@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import uvicorn
 
 from tribar.core.fake_generator import BYTE_TOKENS, FakeGenerator
+from tribar.core.ports import Embedder
 from tribar.gateway.app import build_app
 from tribar.gateway.authentication import TenantOf
 from tribar.gateway.catalog import ServedModel, StaticCatalog
@@ -73,6 +75,7 @@ def serve(
     config: GatewayConfig | None = None,
     tenant_of: TenantOf | None = None,
     gate: LimitGate | None = None,
+    embedders: Mapping[str, Embedder] = MappingProxyType({}),
     **fakes: FakeGenerator,
 ) -> Iterator[Served]:
     """Serve the named fakes until the block ends."""
@@ -88,6 +91,7 @@ def serve(
         metrics_text=lambda: b"up 1\n",
         tenant_of=tenant_of,
         gate=gate,
+        embedders=embedders,
     )
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     settings = uvicorn.Config(
