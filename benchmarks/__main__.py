@@ -27,6 +27,9 @@ NAMES = (
     "dynamic_batching",
     "identity",
     "onnx_backend",
+    "semantic_pairs",
+    "semantic_bound",
+    "semantic_cache",
     "sql_pool",
 )
 

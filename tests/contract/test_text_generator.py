@@ -2,22 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 
 import pytest
 from tests.unit.engine.client_rig import END, byte_text
 from tests.unit.engine.engine_rig import make_engine, running
+from tests.unit.gateway.semantic_cache.cache_rig import Rig
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
-from tribar.core.requests import GenerateRequest, IdsPrompt
+from tribar.core.requests import Delta, GenerateRequest, IdsPrompt, ModelCard, Prepared, TextPrompt
+from tribar.core.sampling.params import SamplingParams
 from tribar.engine.client import EngineClient
 from tribar.gateway.caller import Caller, OnBehalf
 from tribar.gateway.limits.gate import LimitGate
 from tribar.gateway.limits.limited import Limited
 from tribar.gateway.limits.rules import Allowance, Rule, RuleBook
+from tribar.gateway.semantic_cache.generator import CachedGenerator
 from tribar.stores.buckets.memory import MemoryBuckets
 
 ANSWER = "abé"
@@ -48,6 +52,32 @@ async def _on_behalf() -> AsyncIterator[TextGenerator]:
 
 
 @contextlib.asynccontextmanager
+async def _cached() -> AsyncIterator[TextGenerator]:
+    """The first answer comes from the generator behind, the others are replayed: ids are asked for as text."""
+    yield _AsText(Rig(speak(*ANSWER)).generator)
+
+
+class _AsText(CachedGenerator):
+    """A cache of texts, asked for ids."""
+
+    def __init__(self, cached: CachedGenerator) -> None:
+        self._cached = cached
+
+    def card(self) -> ModelCard:
+        return self._cached.card()
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        assert isinstance(request.prompt, IdsPrompt)
+        text = bytes(request.prompt.ids).decode()
+        return await self._cached.prepare(
+            replace(request, prompt=TextPrompt(text), sampling=SamplingParams(temperature=0.0))
+        )
+
+    def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
+        return self._cached.generate(prepared)
+
+
+@contextlib.asynccontextmanager
 async def _limited() -> AsyncIterator[TextGenerator]:
     rules = RuleBook([Rule(allowance=Allowance(tokens_per_minute=10**9, concurrent_requests=1), model="*")])
     yield Limited(FakeGenerator(speak(*ANSWER)), LimitGate(MemoryBuckets(), rules))
@@ -57,6 +87,7 @@ GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] 
     "fake": _fake,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
+    "cached": _cached,
     "limited": _limited,
 }
 

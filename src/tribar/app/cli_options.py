@@ -21,6 +21,7 @@ PANELS = {
     "stores": "Stores",
     "cluster": "Cluster",
     "limiting": "Limits",
+    "cache": "Semantic cache",
 }
 
 

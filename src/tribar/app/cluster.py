@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from tribar.app.config import ClusterConfig
 from tribar.app.hosted_engine import shared_prefix, vocabulary_of
 from tribar.app.model import OpenedModel
+from tribar.app.model_version import model_version
 from tribar.core.errors import Overloaded, Unavailable
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
 from tribar.engine.client import EngineClient
@@ -147,6 +148,11 @@ class HostedCluster:
     def has_chat_template(self) -> bool:
         """See ``LanguageModel``."""
         return self._opened.has_chat_template
+
+    @property
+    def version(self) -> str:
+        """See ``LanguageModel``."""
+        return model_version(self._opened.facts.path)
 
     def served(self) -> ServedModel:
         """See ``LanguageModel``."""

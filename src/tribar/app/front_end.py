@@ -18,6 +18,7 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
+from tribar.app.caching import Caching
 from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
@@ -90,16 +91,18 @@ class FrontEnd:
         Raises ``Internal`` where the engine cannot be started, or not again.
         """
         self._handle_signals()
+        caching = await Caching.open(self._edge.cache, self._stores, self._registry)
         engine, models = self._engine(), self._models()
         parts = [part for part in (engine, models) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.name: self._limited(engine.served())}),
+            StaticCatalog({} if engine is None else {engine.name: self._guarded(engine, caching)}),
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
         self._limiting.start()
+        caching.start()
         self._watchdog.start()
-        http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
+        http = HttpServer(self._app(catalog, models, caching), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
         try:
@@ -116,6 +119,7 @@ class FrontEnd:
             await http.stop()
             for task in serving:
                 task.cancel()
+            await caching.stop()
             await self._limiting.stop()
             await self._stores.close()
             self._watchdog.stop()
@@ -137,13 +141,16 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _limited(self, model: ServedModel) -> ServedModel:
-        return replace(model, generator=Limited(model.generator, self._limiting.gate))
+    def _guarded(self, engine: LanguageModel, caching: Caching) -> ServedModel:
+        """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
+        served = engine.served()
+        limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
+        return caching.in_front(limited, served.generator, engine.name, engine.version)
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
 
-    def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
+    def _app(self, catalog: DrainingCatalog, models: Models | None, caching: Caching) -> ASGIApp:
         keys = self._edge.keys
         app = build_app(
             catalog,
@@ -153,6 +160,8 @@ class FrontEnd:
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
             gate=self._limiting.gate,
+            embedders=caching.embedders,
+            cache=caching.administration,
             usage=self._limiting.ledger,
             version=tribar.__version__,
         )
