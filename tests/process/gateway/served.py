@@ -58,6 +58,15 @@ class Served:
         """Wait for a state of a fake."""
         self.wait(fake.until(condition))
 
+    def until_recorded(self, n_requests: int, timeout_s: float = 20) -> None:
+        """Wait for that many finished requests; their records come a moment after the answers."""
+
+        async def wait() -> None:
+            while len(self.records) < n_requests:  # noqa: ASYNC110  a record is no event for anybody
+                await asyncio.sleep(0.001)
+
+        self.wait(wait(), timeout_s)
+
     def connect(self, request: bytes = b"", receive_buffer: int | None = None) -> socket.socket:
         """A raw connection on which ``request`` has been sent."""
         connection = socket.socket()
