@@ -161,7 +161,8 @@ class Dispatch:
     def _lost(self, request: InFlight) -> None:
         """Nobody knows whether the request was sent. It is over for its client; the engine is told when it can be."""
         self.board.fail(request, "the connection to Redis broke as the request was sent")
-        self._abort_elsewhere(request.engine, request.current_uid)
+        if self.gateway:
+            self._abort_elsewhere(request.engine, request.current_uid)
 
     def _abort(self, line: Line, abort: Abort) -> None:
         request = self.board.find(abort.uid)

@@ -215,6 +215,8 @@ class Switchboard:
             self._end_if_idle(line)
 
     def _close(self, request: InFlight, terminal: Terminal) -> None:
+        if request.line.open.get(request.uid.counter) is not request:
+            return  # it has ended
         self._forget(request)
         request.line.put(StepOutput([Output(request.uid, [], terminal=terminal)]))
 

@@ -188,3 +188,13 @@ def test_every_request_ends_exactly_once_whatever_happens() -> None:
             else:
                 storm.say(storm.rng.choice([None, None, FINISHED]))
         assert sorted(storm.settle()) == list(range(12)), f"seed {seed}"
+
+
+def test_what_has_ended_does_not_fail_any_more() -> None:
+    rig = Board()
+    line = rig.line("a", 1)
+    request = rig.board.open(line, Uid(1, 0), 4)
+    rig.says("a", 1, step(Uid(1, 0), [5], FINISHED))
+    rig.board.fail(request, "its connection broke")
+    rig.board.cancel(request)
+    assert read(line) == ([5], [FINISHED])
