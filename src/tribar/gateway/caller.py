@@ -10,29 +10,49 @@ from tribar.core.ports import Clock, TextGenerator
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
 
 DEADLINE_HEADER = "x-tribar-deadline-ms"
+SHRINK_HEADER = "x-tribar-allow-smaller"
 MAX_DEADLINE_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never"."""
+    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never".
+
+    ``may_shrink``: a smaller model may answer under pressure.
+    """
 
     tenant: str = ""
     expires_s: float | None = None
+    may_shrink: bool = False
+
+
+NOBODY = Caller()
+"""Whose request is left as it is."""
 
 
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
     """The caller of the ASGI request that arrived at ``now_s``. Raises ``InvalidRequest`` naming the header."""
-    values = [value for name, value in scope["headers"] if name == DEADLINE_HEADER.encode()]
     expires_s = None
-    if values:
-        text = values[0].decode("latin-1")
+    if values := _values(scope, DEADLINE_HEADER):
+        text = values[0]
         is_number = len(values) == 1 and text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DEADLINE_MS))
         if not is_number or not 1 <= int(text) <= MAX_DEADLINE_MS:
             message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
-    return Caller(scope["state"].get("tenant", ""), expires_s)
+    return Caller(scope["state"].get("tenant", ""), expires_s, _may_shrink(_values(scope, SHRINK_HEADER)))
+
+
+def _values(scope: Mapping[str, Any], header: str) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == header.encode()]
+
+
+def _may_shrink(values: list[str]) -> bool:
+    if not values:
+        return False
+    if len(values) > 1 or values[0] not in {"true", "false"}:
+        raise InvalidRequest(f"{SHRINK_HEADER} must be true or false", param=SHRINK_HEADER, code="invalid_value")
+    return values[0] == "true"
 
 
 class OnBehalf:
@@ -54,10 +74,16 @@ class OnBehalf:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
         self._check_time()
-        tenant = self._caller.tenant
-        if tenant or self._caller.expires_s is not None:
-            priority = max(0, request.priority) if tenant else request.priority
-            request = replace(request, tenant=tenant, priority=priority, deadline_s=self._left_s())
+        caller = self._caller
+        if caller != NOBODY:
+            priority = max(0, request.priority) if caller.tenant else request.priority
+            request = replace(
+                request,
+                tenant=caller.tenant,
+                priority=priority,
+                deadline_s=self._left_s(),
+                may_shrink=caller.may_shrink,
+            )
         prepared = await self._generator.prepare(request)
         self._check_time()
         return prepared

@@ -85,8 +85,8 @@ class GenerateEndpoint(Generic[C]):
             await self._stream(work, receive, send)
             return
         async with Lifeline(receive):
-            body = await work.collect()
-        await Response(body, media_type="application/json")(scope, receive, send)
+            body, headers = await work.collect()
+        await Response(body, headers=headers, media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> "_Work[C]":
         caller = caller_of(scope, time.monotonic())
@@ -149,17 +149,19 @@ class _Work(Generic[C]):
         self._make_writer = make_writer
         self._n = call.n
 
-    async def collect(self) -> bytes:
-        """The answer as a whole."""
+    async def collect(self) -> tuple[bytes, dict[str, str]]:
+        """The answer as a whole, and the headers that tell how it was made."""
         writer, streams = await self._begin()
         choices = [Choice() for _ in streams]
+        told: list[tuple[str, str]] = []
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
+                told += delta.headers
         usage = total_usage([choice.finish for choice in choices], self._n)
         if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
-            return await asyncio.to_thread(writer.whole, choices, usage)
-        return writer.whole(choices, usage)
+            return await asyncio.to_thread(writer.whole, choices, usage), _joined(told)
+        return writer.whole(choices, usage), _joined(told)
 
     async def pump(self, sink: EventSink) -> None:
         """The answer piece by piece."""
@@ -169,6 +171,8 @@ class _Work(Generic[C]):
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
+                if delta.headers and not sink.is_started:
+                    sink.tell(delta.headers)
                 events = await _chunk(writer, index, delta)
                 if None not in finishes:
                     last = events
@@ -192,6 +196,15 @@ class _Work(Generic[C]):
         if not call.shows_prompt:
             prepared.clear()
         return writer, streams
+
+
+def _joined(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """One value for each name: choices may have been answered in different places."""
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        if value not in values.setdefault(name, []):
+            values[name].append(value)
+    return {name: ", ".join(several) for name, several in values.items()}
 
 
 async def _chunk(writer: AnswerWriter, index: int, delta: Delta) -> bytes:

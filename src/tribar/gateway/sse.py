@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.types import Send
 
@@ -34,6 +34,7 @@ class EventSink:
 
     __slots__ = (
         "_clock",
+        "_headers",
         "_is_ended",
         "_is_quiet",
         "_is_stalled",
@@ -68,6 +69,7 @@ class EventSink:
         self._stall_timeout_s = stall_timeout_s
         self._write_error = write_error
         self._clock = clock
+        self._headers = _HEADERS
         self._is_ended = False
         self._is_stalled = False
         self._is_quiet = True
@@ -84,6 +86,13 @@ class EventSink:
         self._pulse.leave(self)
         if self._ping is not None:
             self._ping.cancel()
+
+    def tell(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Add ``headers`` to the response; too late, and without effect, once it has started."""
+        self._headers = [
+            *self._headers,
+            *((name.encode(), value.encode("latin-1", "replace")) for name, value in headers),
+        ]
 
     async def write(self, events: bytes) -> None:
         """Send whole events."""
@@ -139,7 +148,7 @@ class EventSink:
         self._sending_since_s = self._clock()
         if not self.is_started:
             self.is_started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
         self._is_ended = not more
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending_since_s = None
