@@ -163,13 +163,12 @@ class Breaker:
         slice_ = self._window.now(now_s)
         slice_.n_first += 1
         slice_.ttft_sum_s += ttft_s
-        slice_.n_slow += self._is_slow(ttft_s)
+        if not self._is_slow(ttft_s):
+            return
+        slice_.n_slow += 1
         counts = self._window.total(now_s)
-        if (
-            counts.n_first >= self._policy.min_requests
-            and counts.n_slow >= self._policy.max_slow_share * counts.n_first
-            and counts.n_slow
-        ):
+        is_enough = counts.n_first >= self._policy.min_requests
+        if is_enough and counts.n_slow >= self._policy.max_slow_share * counts.n_first:
             self.open(now_s)
 
     def _is_slow(self, ttft_s: float) -> bool:
