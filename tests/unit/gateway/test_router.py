@@ -17,7 +17,9 @@ from tribar.gateway.router import (
 )
 
 
-def make(weights: dict[str, float], bound: float = 1.25, routing: Routing = Routing.PREFIX, full_at: int = 10**9) -> Router:
+def make(
+    weights: dict[str, float], bound: float = 1.25, routing: Routing = Routing.PREFIX, full_at: int = 10**9
+) -> Router:
     targets = {name: Target(weight, full_at) for name, weight in weights.items()}
     return Router(targets, {"m": ModelRoute(tuple(weights))}, RoutingPolicy(routing, bound))
 

@@ -56,8 +56,6 @@ class EventReader:
             self._data.append(value.removeprefix(b" "))
 
     def _dispatch(self) -> list[bytes]:
-        if not self._data:
-            return []
         data = b"\n".join(self._data)
         self._data.clear()
-        return [data]
+        return [data] if data else []
