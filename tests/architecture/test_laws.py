@@ -95,6 +95,8 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
         "ContiguousKv",
         "Batcher",
         "ResponseCache",
+        "Router",
+        "Breaker",
     ],
 )
 def test_law_7_data_structures_own_a_check(name: str) -> None:

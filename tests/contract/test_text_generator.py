@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 import pytest
 from tests.unit.engine.client_rig import END, byte_text
 from tests.unit.engine.engine_rig import make_engine, running
+from tests.unit.gateway.upstream.openai_server import OpenAiServer, say
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
@@ -15,6 +16,13 @@ from tribar.core.ports import TextGenerator
 from tribar.core.requests import GenerateRequest, IdsPrompt
 from tribar.engine.client import EngineClient
 from tribar.gateway.caller import Caller, OnBehalf
+from tribar.gateway.pool.config import PoolPolicy
+from tribar.gateway.pool.model import PooledModel
+from tribar.gateway.pool.pool import Placed, Pool, PoolPlan
+from tribar.gateway.router import ModelRoute
+from tribar.gateway.upstream.cache_salt import CacheSalt
+from tribar.gateway.upstream.local import LocalUpstream
+from tribar.gateway.upstream.openai.upstream import OpenAiUpstream, OpenAiUpstreamConfig
 
 ANSWER = "abé"
 
@@ -43,10 +51,36 @@ async def _on_behalf() -> AsyncIterator[TextGenerator]:
     yield OnBehalf(FakeGenerator(speak(*ANSWER)), Caller("t", 1e9), lambda: 0.0)
 
 
+@contextlib.asynccontextmanager
+async def _local_upstream() -> AsyncIterator[TextGenerator]:
+    yield LocalUpstream(FakeGenerator(speak(*ANSWER)))
+
+
+@contextlib.asynccontextmanager
+async def _openai_upstream() -> AsyncIterator[TextGenerator]:
+    async with OpenAiServer(say(*ANSWER)).serving() as server:
+        config = OpenAiUpstreamConfig(name="up", url=server.url, model="m", dialect="tribar")
+        upstream = OpenAiUpstream(config, CacheSalt())
+        await upstream.open()
+        yield upstream
+        await upstream.close()
+
+
+@contextlib.asynccontextmanager
+async def _pooled_model() -> AsyncIterator[TextGenerator]:
+    pool = Pool(PoolPolicy())
+    upstreams = {name: Placed(LocalUpstream(FakeGenerator(speak(*ANSWER)))) for name in "ab"}
+    await pool.install(PoolPlan(upstreams, {"m": ModelRoute(tuple(upstreams))}))
+    yield PooledModel(pool, "m", "m")
+
+
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
+    "local-upstream": _local_upstream,
+    "openai-upstream": _openai_upstream,
+    "pooled-model": _pooled_model,
 }
 
 
@@ -84,12 +118,15 @@ async def test_a_truncated_prompt_is_its_end(generator: TextGenerator) -> None:
 
 
 async def test_finish_comes_once_and_last(generator: TextGenerator) -> None:
-    deltas = [delta async for delta in generator.generate(await generator.prepare(ask(2)))]
+    prepared = await generator.prepare(ask(2))
+    deltas = [delta async for delta in generator.generate(prepared)]
     assert [delta.finish is not None for delta in deltas] == [False] * (len(deltas) - 1) + [True]
     finish = deltas[-1].finish
     assert finish is not None
     assert finish.usage.prompt_tokens == 2
-    assert finish.usage.completion_tokens == sum(len(delta.token_ids) for delta in deltas)
+    n_ids = sum(len(delta.token_ids) for delta in deltas)
+    is_elsewhere = prepared.ids is None and not n_ids  # the ids stay with the upstream
+    assert finish.usage.completion_tokens == (len(ANSWER) if is_elsewhere else n_ids)
 
 
 async def test_closing_early_leaves_the_generator_usable(generator: TextGenerator) -> None:

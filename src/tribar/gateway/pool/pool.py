@@ -59,6 +59,11 @@ class Pool:
         """The upstreams by name."""
         return self._members
 
+    @property
+    def n_waiting(self) -> int:
+        """Requests that wait for a free place."""
+        return len(self._queue)
+
     async def install(self, plan: PoolPlan) -> list[Upstream]:
         """Make ``plan`` what the pool consists of, and ask every new upstream whether it serves.
 

@@ -38,7 +38,7 @@ def say(*texts: str, finish: str = "stop") -> Script:
         prompt = body.get("prompt", body.get("messages"))
         yield from map(chunk, texts)
         yield chunk(finish=finish)
-        yield usage(len(prompt), len(texts))
+        yield usage(len(prompt or ()), len(texts))
         yield DONE
 
     return script

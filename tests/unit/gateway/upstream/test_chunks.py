@@ -36,7 +36,7 @@ def test_calls_of_tools_come_back_as_calls() -> None:
     def call(index: int | None, name: str | None = None, arguments: str | None = None) -> dict[str, object]:
         return {"tool_calls": [{"index": index, "function": {"name": name, "arguments": arguments}}]}
 
-    deltas = [
+    deltas: list[dict[str, object]] = [
         {"content": "Let me see. "},
         call(0, "weather", ""),
         call(0, None, '{"city": "Zü'),

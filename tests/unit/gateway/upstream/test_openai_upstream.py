@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -143,7 +143,7 @@ async def test_refusals_become_errors_of_ours(status: int, body: bytes, kind: ty
 
 @pytest.mark.parametrize(("told", "expected"), [("7", 7), ("0.5", 0.5), ("9999", 60), ("soon", 1), ("-5", 0)])
 async def test_retry_after_is_passed_on(told: str, expected: float) -> None:
-    async with asking(OpenAiServer(refusing(429, **{"Retry-After": told}))) as upstream:
+    async with asking(OpenAiServer(refusing(429, b"", **{"Retry-After": told}))) as upstream:
         assert (await failure(upstream)).retry_after_s == expected
 
 
@@ -160,11 +160,16 @@ async def test_retry_after_is_passed_on(told: str, expected: float) -> None:
 async def test_an_answer_that_breaks_off_is_an_error(steps: list[Step], message: str) -> None:
     """BUG-013."""
     async with asking(OpenAiServer(broken(*steps))) as upstream:
-        texts = []
+        stream = upstream.generate(await upstream.prepare(CHAT))
+        texts: list[str] = []
         with pytest.raises(Unavailable, match=message):
-            async for delta in upstream.generate(await upstream.prepare(CHAT)):
-                texts.append(delta.text)  # noqa: PERF401  what came before the error is looked at
+            await _drain(stream, texts)
     assert texts in (["a"], []), "what arrives with the error may go with it"
+
+
+async def _drain(stream: AsyncIterator[Delta], texts: list[str]) -> None:
+    async for delta in stream:
+        texts.append(delta.text)  # noqa: PERF401  kept also where an error follows
 
 
 async def test_an_end_without_done_or_usage_counts() -> None:
