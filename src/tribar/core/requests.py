@@ -167,11 +167,16 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request whose prompt has been counted; ``ids`` is None where an upstream tokenises."""
+    """A request whose prompt has been counted; ``ids`` is None where an upstream tokenises.
+
+    ``headers`` tell an HTTP client how its answer is made: names in lower case, both of printable ASCII. A layer that
+    has something to tell adds to those of the layer below it.
+    """
 
     request: GenerateRequest
     n_tokens: int
     ids: tuple[int, ...] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ from tribar.gateway.pulse import Pulse
 from tribar.gateway.sse import EventSink
 from tribar.gateway.vocabulary import Vocabulary
 
+Headers = tuple[tuple[str, str], ...]
+
 MAX_PROMPT_SCORES = 2**18
 """Log-probabilities of prompt tokens that one request may ask for, alternatives included."""
 
@@ -86,7 +88,7 @@ class GenerateEndpoint(Generic[C]):
             return
         async with Lifeline(receive):
             body, headers = await work.collect()
-        await Response(body, headers=headers, media_type="application/json")(scope, receive, send)
+        await Response(body, headers=_joined(headers), media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> "_Work[C]":
         caller = caller_of(scope, time.monotonic())
@@ -133,7 +135,7 @@ class GenerateEndpoint(Generic[C]):
 
 
 class _Work(Generic[C]):
-    """One call on its way. It runs once.
+    """One call on its way. It runs once. Of several prompts the first one's headers go out.
 
     Prompts that the answer does not show are let go when they have been sent: they may be larger than all the rest.
     """
@@ -149,30 +151,29 @@ class _Work(Generic[C]):
         self._make_writer = make_writer
         self._n = call.n
 
-    async def collect(self) -> tuple[bytes, dict[str, str]]:
-        """The answer as a whole, and the headers that tell how it was made."""
-        writer, streams = await self._begin()
+    async def collect(self) -> tuple[bytes, Headers]:
+        """The answer as a whole, and its headers."""
+        writer, streams, headers = await self._begin()
         choices = [Choice() for _ in streams]
-        told: list[tuple[str, str]] = []
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
-                told += delta.headers
+                headers += delta.headers
         usage = total_usage([choice.finish for choice in choices], self._n)
         if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
-            return await asyncio.to_thread(writer.whole, choices, usage), _joined(told)
-        return writer.whole(choices, usage), _joined(told)
+            return await asyncio.to_thread(writer.whole, choices, usage), headers
+        return writer.whole(choices, usage), headers
 
     async def pump(self, sink: EventSink) -> None:
         """The answer piece by piece."""
-        writer, streams = await self._begin()
+        writer, streams, headers = await self._begin()
+        sink.add_headers(headers)
         finishes: list[Finish | None] = [None] * len(streams)
         last = b""  # goes out with the tail
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
-                if delta.headers and not sink.is_started:
-                    sink.tell(delta.headers)
+                sink.add_headers(delta.headers)
                 events = await _chunk(writer, index, delta)
                 if None not in finishes:
                     last = events
@@ -180,8 +181,8 @@ class _Work(Generic[C]):
                     await sink.write(events)
         await sink.finish(last + writer.tail(total_usage(finishes, self._n)))
 
-    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]]]:
-        """The writer, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
+    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]], Headers]:
+        """Writer, headers, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
         call, self._call = self._call, None
         assert call is not None, "a call runs once"
         prepared: list[Prepared] = []
@@ -193,17 +194,17 @@ class _Work(Generic[C]):
         _check_scores(prepared)
         writer = self._make_writer(call if call.shows_prompt else call.without_prompts(), prepared)
         streams = [self._generator.generate(one) for one in prepared]
+        headers = prepared[0].headers
         if not call.shows_prompt:
             prepared.clear()
-        return writer, streams
+        return writer, streams, headers
 
 
-def _joined(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _joined(headers: Headers) -> dict[str, str]:
     """One value for each name: choices may have been answered in different places."""
-    values: dict[str, list[str]] = {}
+    values: dict[str, dict[str, None]] = {}
     for name, value in headers:
-        if value not in values.setdefault(name, []):
-            values[name].append(value)
+        values.setdefault(name, {})[value] = None
     return {name: ", ".join(several) for name, several in values.items()}
 
 

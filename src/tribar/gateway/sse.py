@@ -62,6 +62,7 @@ class EventSink:
         clock: Clock = time.monotonic,
     ) -> None:
         self.is_started = False
+        self._headers = _HEADERS
         self._send = send
         self._lifeline = lifeline
         self._pulse = pulse
@@ -69,7 +70,6 @@ class EventSink:
         self._stall_timeout_s = stall_timeout_s
         self._write_error = write_error
         self._clock = clock
-        self._headers = _HEADERS
         self._is_ended = False
         self._is_stalled = False
         self._is_quiet = True
@@ -81,18 +81,16 @@ class EventSink:
         """Let the pulse look after this stream."""
         self._pulse.join(self, self._next_beat_s(self._clock()))
 
+    def add_headers(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Send ``headers``, too. A response that has started with a ping goes without: its head is out."""
+        if headers:
+            self._headers = [*self._headers, *((name.encode(), value.encode()) for name, value in headers)]
+
     def close(self) -> None:
         """Nobody looks after it any more. Idempotent."""
         self._pulse.leave(self)
         if self._ping is not None:
             self._ping.cancel()
-
-    def tell(self, headers: Sequence[tuple[str, str]]) -> None:
-        """Add ``headers`` to the response; too late, and without effect, once it has started."""
-        self._headers = [
-            *self._headers,
-            *((name.encode(), value.encode("latin-1", "replace")) for name, value in headers),
-        ]
 
     async def write(self, events: bytes) -> None:
         """Send whole events."""

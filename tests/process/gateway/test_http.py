@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -52,6 +53,27 @@ def test_stream_headers(served: Served) -> None:
     assert "content-encoding" not in headers
     assert body.count(b"data: [DONE]") == 1
     assert body.count(b'"finish_reason":"stop"') == 1
+
+
+class _Telling(FakeGenerator):
+    """Tells how each answer was made."""
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        prepared = await super().prepare(request)
+        return replace(prepared, headers=(("x-tribar-n", str(len(self.requests))), ("x-tribar-by", "a fake")))
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_what_the_generator_tells_of_an_answer(is_streamed: bool) -> None:
+    """It goes out as headers, streamed and whole; of several prompts the first one's does."""
+    with serve(fake=_Telling(speak("a"))) as telling:
+        body = {"model": "fake", "prompt": ["x", "y"], "n": 2, "stream": is_streamed}
+        request = post("/v1/completions", json.dumps(body).encode(), "Connection: close")
+        status, headers, answer = exchange(telling, request)
+    assert status == 200
+    assert (headers["x-tribar-n"], headers["x-tribar-by"]) == ("1", "a fake")
+    assert headers["content-type"].partition(";")[0] == ("text/event-stream" if is_streamed else "application/json")
+    assert answer.count(b'"finish_reason":"stop"') == 4
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,22 @@ async def test_pings_fill_silence_only() -> None:
     assert len(rig.pulse) == 0
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_added_headers(is_late: bool) -> None:
+    """They are sent beside those of every stream; after a ping it is too late, and nothing breaks."""
+    rig = Rig()
+    async with rig.lifeline:
+        rig.sink.open()
+        if is_late:
+            await rig.pass_time(PING_S)
+        rig.sink.add_headers((("x-tribar-a", "1"),))
+        await rig.sink.finish(b"1")
+        rig.sink.close()
+    start = rig.wire.messages[0]
+    assert ((b"x-tribar-a", b"1") in start["headers"]) == (not is_late)
+    assert (b"cache-control", b"no-cache") in start["headers"]
+
+
 async def test_an_event_waits_for_the_ping_before_it() -> None:
     """Two writers never mix, and the response starts once."""
     rig = Rig()
