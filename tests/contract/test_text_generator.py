@@ -70,7 +70,8 @@ async def _openai_upstream() -> AsyncIterator[TextGenerator]:
 async def _pooled_model() -> AsyncIterator[TextGenerator]:
     pool = Pool(PoolPolicy())
     upstreams = {name: Placed(LocalUpstream(FakeGenerator(speak(*ANSWER)))) for name in "ab"}
-    await pool.install(PoolPlan(upstreams, {"m": ModelRoute(tuple(upstreams))}))
+    pool.install(PoolPlan(upstreams, {"m": ModelRoute(tuple(upstreams))}))
+    await pool.admit()
     yield PooledModel(pool, "m", "m")
 
 

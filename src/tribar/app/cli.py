@@ -64,7 +64,7 @@ cli = typer.Typer(
 
 
 @cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
-@takes_settings("model", "engine", "modelserver", "server")
+@takes_settings("model", "engine", "modelserver", "pool", "server")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 

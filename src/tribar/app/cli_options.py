@@ -13,7 +13,13 @@ from tribar.app.option_kinds import Switch, Texts
 from tribar.app.settings import Option, load_config, options
 from tribar.core.errors import InvalidRequest
 
-PANELS = {"model": "Model", "engine": "Engine", "modelserver": "Model server", "server": "Server"}
+PANELS = {
+    "model": "Model",
+    "engine": "Engine",
+    "modelserver": "Model server",
+    "pool": "Pool of engines",
+    "server": "Server",
+}
 
 
 def takes_settings(*rooms: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -6,20 +6,11 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origin, Size, Switch, Text, Texts
+from tribar.app.option import option
+from tribar.app.option_kinds import Choice, Integer, Number, Origin, Size, Switch, Text, Texts
+from tribar.app.pool_tables import PoolTables
 from tribar.runtime.sources import DEFAULT_MODEL
-
-
-def option(  # a field descriptor has the type of the field that it stands for, as with dataclasses.field
-    default: object, kind: Kind, help_text: str, *, key: str = ""
-) -> Any:  # noqa: ANN401
-    """A dataclass field that can be set from outside.
-
-    ``key`` is its name outside where that differs from the field's: units are in the field's name only.
-    """
-    return field(default=default, metadata={"kind": kind, "help": help_text, "key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +111,46 @@ class ModelServerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """How work is spread over several engines. The engines themselves are tables of the file."""
+
+    routing: str = option(
+        "prefix",
+        Choice(("prefix", "least_tokens")),
+        "prefix: prompts that begin alike meet at the same upstream; least_tokens: where the least work is.",
+    )
+    load_bound: float = option(
+        1.25, Number(1, 100), "How far above its share of the work an upstream may be for the sake of its prefixes."
+    )
+    retry_share: float = option(0.2, Number(0, 1), "Share of the requests that may be tried again.", key="retry_budget")
+    max_attempts: int = option(3, Integer(1, 16), "Most attempts for one request.")
+    wait_timeout_s: float = option(
+        5.0, Number(0, 3600), "Seconds for which a request waits where every upstream is full.", key="pool_timeout"
+    )
+    check_interval_s: float = option(
+        5.0, Number(0.05, 3600), "Seconds between two questions whether an upstream serves.", key="health_interval"
+    )
+    check_timeout_s: float = option(
+        2.0, Number(0.01, 600), "Seconds for the answer to one of them.", key="health_timeout"
+    )
+    max_failures: int = option(
+        5, Integer(1, 10000), "Failures in a row after which an upstream is left alone.", key="breaker_failures"
+    )
+    max_error_share: float = option(
+        0.5, Number(0.01, 1), "Share of failures after which it is.", key="breaker_error_share"
+    )
+    slow_ttft_s: float = option(
+        30.0,
+        Number(0, 86400),
+        "Seconds after which a first token is late; mostly late ones count as failing. 0 is never.",
+        key="breaker_slow_ttft",
+    )
+    first_pause_s: float = option(
+        1.0, Number(0.01, 3600), "Seconds for which it is left alone at first, doubled each time.", key="breaker_pause"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """How it is reached."""
 
@@ -155,9 +186,14 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
-    """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file."""
+    """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file.
+
+    ``pool_tables`` are the lists, which only a file has.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
+    pool_tables: PoolTables = field(default_factory=PoolTables)

@@ -29,22 +29,30 @@ from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel
 from tribar.app.panel import show_ready
+from tribar.app.pool import HostedPool
 from tribar.app.resolve import ResolvedConfig
 from tribar.app.supervisor import ProcessSupervisor
+from tribar.core.ports import TextGenerator
 from tribar.gateway.app import build_app
-from tribar.gateway.catalog import StaticCatalog
+from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.middleware import RequestRecord, log_access
 from tribar.telemetry.metrics import metrics_text
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Asked every few seconds for ever: worth no line in the log."""
 
+MakePool = Callable[[CollectorRegistry, tuple[str, TextGenerator] | None], HostedPool]
+"""Of the registry, and of the own engine with its name."""
+
 _log = logging.getLogger(__name__)
 _process_log = logging.getLogger("tribar.process")
 
 
 class FrontEnd:
-    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it."""
+    """Serves a language model, a model repository, a pool of engines, or several of them on ``listener``.
+
+    ``directory`` is private to it.
+    """
 
     def __init__(
         self,
@@ -56,6 +64,7 @@ class FrontEnd:
         *,
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
+        make_pool: MakePool | None = None,
     ) -> None:
         self._server = server
         self._listener = listener
@@ -63,6 +72,7 @@ class FrontEnd:
         self._edge = edge
         self._language_model = language_model
         self._make_models = make_models
+        self._make_pool = make_pool
         self._registry = CollectorRegistry()
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
@@ -70,17 +80,21 @@ class FrontEnd:
             lambda name, line: _process_log.warning("%s %s", name, line),
         )
         self._stop = asyncio.Event()
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
 
     async def run(self, console: Console, started_s: float) -> int:
         """Serve until a signal, drain, and return 0. ``started_s``: when the program began, for the panel.
 
         Raises ``Internal`` where the engine cannot be started, or not again.
         """
-        self._handle_signals()
         engine, models = self._engine(), self._models()
-        parts = [part for part in (engine, models) if part is not None]
+        pool = self._pool(engine)
+        served = StaticCatalog(_served(engine, pool))
+        self._handle_signals(functools.partial(self._reload, served, engine, pool))
+        parts = [part for part in (engine, models, pool) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.resolved.name: engine.served()}),
+            served,
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
@@ -90,7 +104,7 @@ class FrontEnd:
             await self._first_of(serving, _start(parts))
             if not self._stop.is_set():
                 settle_collector()
-                show_ready(console, url_of(self._listener), time.monotonic() - started_s, engine, models)
+                show_ready(console, url_of(self._listener), time.monotonic() - started_s, engine, models, pool)
                 await self._first_of(serving)
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
@@ -118,6 +132,13 @@ class FrontEnd:
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
+
+    def _pool(self, engine: HostedEngine | None) -> HostedPool | None:
+        if self._make_pool is None:
+            return None
+        return self._make_pool(
+            self._registry, None if engine is None else (engine.resolved.name, engine.served().generator)
+        )
 
     def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
         keys = self._edge.keys
@@ -148,16 +169,33 @@ class FrontEnd:
             for task in ended:
                 task.result()
 
-    def _handle_signals(self) -> None:
-        """Without keys to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
+    async def _reload(self, served: StaticCatalog, engine: HostedEngine | None, pool: HostedPool | None) -> None:
+        """Read keys and upstreams again."""
+        if self._edge.keys is not None:
+            await asyncio.to_thread(self._edge.keys.reload)
+        if pool is not None and await pool.reload(self._server.drain_timeout_s):
+            served.replace(_served(engine, pool))
+
+    def _handle_signals(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Without anything to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        if self._edge.keys is not None:
-            reload = functools.partial(loop.run_in_executor, None, self._edge.keys.reload)
-            loop.add_signal_handler(signal.SIGHUP, reload)
+        if self._edge.keys is not None or self._make_pool is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup, reload)
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, self._on_signal, signal.SIGHUP)
+
+    def _on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """One reading after another: the last file counts."""
+
+        async def one_after_another() -> None:
+            async with self._reloading:
+                await reload()
+
+        task = asyncio.create_task(one_after_another(), name="read settings again")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     def _on_signal(self, number: int) -> None:
         """The first drains, the second leaves at once: no waiting, but no orphans and no files either."""
@@ -170,6 +208,14 @@ class FrontEnd:
         self._supervisor.kill_all()
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(128 + number)
+
+
+def _served(engine: HostedEngine | None, pool: HostedPool | None) -> dict[str, ServedModel]:
+    """What the gateway serves, by name."""
+    models = {} if pool is None else pool.served()
+    if engine is None or (pool is not None and pool.takes_engine):
+        return models
+    return {engine.resolved.name: engine.served()} | models
 
 
 async def _start(parts: Sequence[Hosted]) -> None:

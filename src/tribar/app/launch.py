@@ -18,12 +18,13 @@ from rich.console import Console
 from tribar.app.accelerator import read_accelerator
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
-from tribar.app.front_end import FrontEnd
+from tribar.app.front_end import FrontEnd, MakePool
 from tribar.app.hosting import Models
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import MachineFacts, read_machine
 from tribar.app.model import OpenedModel, open_model
 from tribar.app.open_files import raise_open_files_limit
+from tribar.app.pool import HostedPool
 from tribar.app.pull import DownloadBar
 from tribar.app.resolve import ResolvedConfig, resolve
 from tribar.core.errors import InvalidRequest
@@ -55,7 +56,7 @@ def launch(config: ServeConfig) -> int:
     try:
         if is_public(listener) and edge.keys is None:
             console.print(f"[yellow]warning:[/] {url_of(listener)} can be reached from the network, without a key")
-        language_model = None if _has_models_only(config) else _language_model(config, machine)
+        language_model = None if _has_no_engine(config) else _language_model(config, machine)
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
             front_end = FrontEnd(
@@ -66,6 +67,7 @@ def launch(config: ServeConfig) -> int:
                 edge,
                 language_model=language_model,
                 make_models=_make_models(config, machine, edge),
+                make_pool=_make_pool(config),
             )
             return uvloop.run(front_end.run(console, started_s))
         finally:
@@ -83,9 +85,16 @@ def _configure_logging(server: ServerConfig) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and end are ours to tell
 
 
-def _has_models_only(config: ServeConfig) -> bool:
-    """A repository needs no language model beside it; without one, the default model is what there is to serve."""
-    return bool(config.modelserver.model_repository) and config.model.model is None
+def _has_no_engine(config: ServeConfig) -> bool:
+    """A repository or a pool needs no language model beside it; without one, the default model is there to serve."""
+    if config.model.model is not None or config.pool_tables.has_engine:
+        return False
+    return bool(config.modelserver.model_repository) or bool(config.pool_tables.upstreams)
+
+
+def _make_pool(config: ServeConfig) -> MakePool | None:
+    tables = config.pool_tables
+    return functools.partial(HostedPool, config.pool, tables) if tables.upstreams else None
 
 
 def _language_model(config: ServeConfig, machine: MachineFacts) -> tuple[OpenedModel, ResolvedConfig]:

@@ -10,23 +10,37 @@ from rich.table import Table
 from tribar.app.hosted_engine import HostedEngine
 from tribar.app.hosting import Models
 from tribar.app.option_kinds import format_size
+from tribar.app.pool import HostedPool
 from tribar.app.resolve import ResolvedConfig
 from tribar.core.requests import ModelCard
 
 
-def show_ready(console: Console, url: str, ready_s: float, engine: HostedEngine | None, models: Models | None) -> None:
+def show_ready(
+    console: Console,
+    url: str,
+    ready_s: float,
+    engine: HostedEngine | None,
+    models: Models | None,
+    pool: HostedPool | None = None,
+) -> None:
     """Print models, sizes, URL and a first request. ``ready_s`` is the time from start to ready."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     if engine is not None:
         _describe_engine(table, engine.resolved, engine.card())
-    for label, text in ({} if models is None else models.summary()).items():
-        table.add_row(label, text)
+    for part in (models, pool):
+        for label, text in ({} if part is None else part.summary()).items():
+            table.add_row(label, text)
     table.add_row("URL", url)
     console.print(Panel(table, title=f"tribar ready in {ready_s:.1f} s", title_align="left", expand=False))
     # Outside of the panel, so that it can be copied.
-    first = f"curl {url}/v2/repository/index -X POST" if engine is None else _curl(engine.card(), url)
+    if engine is not None:
+        first = _curl(engine.card(), url)
+    elif pool is not None:
+        first = f"curl {url}/v1/models"
+    else:
+        first = f"curl {url}/v2/repository/index -X POST"
     console.print(first, soft_wrap=True, markup=False, highlight=False)
 
 

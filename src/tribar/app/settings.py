@@ -12,20 +12,22 @@ The environment variable of ``max_num_seqs`` is ``TRIBAR_MAX_NUM_SEQS``, its fla
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
-from tribar.app.config import EngineConfig, ModelConfig, ModelServerConfig, ServeConfig, ServerConfig
+from tribar.app.config import EngineConfig, ModelConfig, ModelServerConfig, PoolConfig, ServeConfig, ServerConfig
 from tribar.app.files import read_toml
 from tribar.app.option_kinds import Kind
+from tribar.app.pool_tables import TABLES, PoolTables, take_pool_tables
 from tribar.core.errors import InvalidRequest
 
 ROOMS: dict[str, type[Any]] = {
     "model": ModelConfig,
     "engine": EngineConfig,
     "modelserver": ModelServerConfig,
+    "pool": PoolConfig,
     "server": ServerConfig,
 }
 
@@ -85,12 +87,14 @@ def load_config(flags: Mapping[str, object], environ: Mapping[str, str], file: P
     ``flags`` holds what was given on the command line (text, or booleans for switches) by key; None is "not given".
     Raises ``InvalidRequest`` naming the flag, the variable, or the file and its key.
     """
-    values = _from_file(file) if file is not None else {}
+    document = {} if file is None else read_toml(file, "config")
+    tables = PoolTables() if file is None else take_pool_tables(document, file)
+    values = {} if file is None else _from_file(document, file)
     values |= _from_environment(environ)
     for key, value in flags.items():
         if value is not None:
             values[key] = _read(options()[key], value, options()[key].flag)
-    return _compose(values)
+    return replace(_compose(values), pool_tables=tables)
 
 
 def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
@@ -129,14 +133,14 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     return values
 
 
-def _from_file(path: Path) -> dict[str, object]:
+def _from_file(document: Mapping[str, Any], path: Path) -> dict[str, object]:
     known = options()
     values: dict[str, object] = {}
-    for room, table in read_toml(path, "config").items():
+    for room, table in document.items():
         if room in known and room not in ROOMS:
             raise InvalidRequest(f"{path}: {room} belongs in the table [{known[room].room}]", param=room)
         if room not in ROOMS:
-            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, ROOMS)}", param=room)
+            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, [*ROOMS, *TABLES])}", param=room)
         if not isinstance(table, dict):
             raise InvalidRequest(f"{path}: [{room}] must be a table, got {table!r}", param=room)
         for key, value in table.items():

@@ -134,6 +134,11 @@ class Router:
         """Whether it has as many requests as it may."""
         return self.n_requests(upstream) >= self.targets[upstream].max_requests
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether any request is open."""
+        return bool(self._loads)
+
     def n_requests(self, upstream: str) -> int:
         """Requests that are open there."""
         load = self._loads.get(upstream)

@@ -10,6 +10,9 @@ from tribar.gateway.pool.pool import Pool
 JITTER = 0.2
 """Intervals differ by so much, up and down, so that gateways that were started together do not ask together."""
 
+DOWN_INTERVAL_S = 1.0
+"""One that is down is asked at least so often."""
+
 
 class HealthChecks:
     """Checks the members of ``pool`` and ejects its outliers, until cancelled."""
@@ -45,7 +48,8 @@ class HealthChecks:
 
     async def _watch(self, member: Member) -> None:
         while True:
-            await self._sleep(self._interval_s())
+            interval_s = self._interval_s()
+            await self._sleep(interval_s if member.is_up else min(interval_s, DOWN_INTERVAL_S))
             async with self._turns:
                 await self._pool.check_health(member)
 

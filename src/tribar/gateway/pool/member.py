@@ -10,13 +10,16 @@ _log = logging.getLogger(__name__)
 
 
 class Member:
-    """An upstream with its breaker. ``is_up`` is what the active checks say; it is down until the first went well."""
+    """An upstream with its breaker. ``is_up`` is what the active checks say; it is down until the first went well.
+
+    ``is_open``: its connections have been made.
+    """
 
     def __init__(self, name: str, upstream: Upstream, policy: BreakerPolicy) -> None:
         self.name = name
         self.upstream = upstream
         self.breaker = Breaker(policy)
-        self.is_up = False
+        self.is_up = self.is_open = False
         self.down_because = "it has not been asked yet"
         self._n_missed = 0
         self._rests_until_s = float("-inf")

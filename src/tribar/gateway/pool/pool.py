@@ -40,7 +40,7 @@ class PoolPlan:
 
 
 class Pool:
-    """All of it in one event loop. It begins empty: ``install`` gives it upstreams, ``close`` takes them away."""
+    """All of it in one event loop. It begins empty: ``install`` gives it upstreams, ``admit`` opens them."""
 
     def __init__(
         self, policy: PoolPolicy, *, observer: PoolObserver | None = None, clock: Clock = time.monotonic
@@ -53,6 +53,8 @@ class Pool:
         self._members: dict[str, Member] = {}
         self._queue = SeatQueue(policy.max_waiting)
         self._cards: dict[str, ModelCard] = {}
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -64,29 +66,36 @@ class Pool:
         """Requests that wait for a free place."""
         return len(self._queue)
 
-    async def install(self, plan: PoolPlan) -> list[Upstream]:
-        """Make ``plan`` what the pool consists of, and ask every new upstream whether it serves.
+    def install(self, plan: PoolPlan) -> list[Upstream]:
+        """Make ``plan`` what the pool consists of; new upstreams are down until they are admitted.
 
         An upstream that was in the plan before, the same object, goes on as it is. Those that are gone get no new
         requests; they are returned, to be closed when what runs there has had its time.
         """
-        kept = {
-            name: member
-            for name, member in self._members.items()
-            if name in plan.upstreams and plan.upstreams[name].upstream is member.upstream
-        }
-        gone = [member.upstream for name, member in self._members.items() if name not in kept]
-        new = {
-            name: Member(name, placed.upstream, self.policy.breaker)
-            for name, placed in plan.upstreams.items()
-            if name not in kept
-        }
-        await asyncio.gather(*(member.upstream.open() for member in new.values()))
-        self._members = kept | new
+        before = self._members
+        self._members = {}
+        for name, placed in plan.upstreams.items():
+            member = before.get(name)
+            if member is None or member.upstream is not placed.upstream:
+                member = Member(name, placed.upstream, self.policy.breaker)
+            self._members[name] = member
         self.router.reroute({name: placed.target for name, placed in plan.upstreams.items()}, plan.models)
-        await asyncio.gather(*map(self.check_health, new.values()))
         self._look_again()
-        return gone
+        kept = {id(member) for member in self._members.values()}
+        return [member.upstream for member in before.values() if id(member) not in kept]
+
+    async def admit(self) -> None:
+        """Open every upstream that is new, and ask it whether it serves."""
+        await asyncio.gather(*(self._admit(member) for member in self._members.values() if not member.is_open))
+
+    async def _admit(self, member: Member) -> None:
+        member.is_open = True
+        await member.upstream.open()
+        await self.check_health(member)
+
+    async def until_idle(self) -> None:
+        """Return when no request is at an upstream."""
+        await self._is_idle.wait()
 
     async def close(self) -> None:
         """Close every upstream."""
@@ -116,13 +125,14 @@ class Pool:
                     member = self._members[choice.upstream]
                     permit = member.breaker.begin(now_s)
                     assert permit is not None, "a usable member gives one"
+                    self._is_idle.clear()
                     return Seat(
                         choice,
                         member,
                         permit,
                         request.n_tokens,
                         router=self.router,
-                        queue=self._queue,
+                        released=self._released,
                         observer=self.observer,
                         clock=self.clock,
                     )
@@ -180,6 +190,12 @@ class Pool:
         """The upstreams that may answer for ``model``, its own first, then those of its fallbacks."""
         self._require(model)
         return [self._members[name] for name in self.router.candidates(RoutedRequest(model))]
+
+    def _released(self, upstream: str) -> None:
+        """A request has left ``upstream``."""
+        if not self.router.is_busy:
+            self._is_idle.set()
+        self._queue.wake(upstream)
 
     def _usable(self, request: RoutedRequest, now_s: float) -> list[str]:
         self._require(request.model)

@@ -1,7 +1,7 @@
 """A request's place at an upstream: taken before it is sent, and given back with what became of it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -11,7 +11,6 @@ from tribar.core.ports import Clock
 from tribar.gateway.breaker import BreakerState, Permit
 from tribar.gateway.pool.member import Member
 from tribar.gateway.pool.observer import PoolObserver
-from tribar.gateway.pool.queue import SeatQueue
 from tribar.gateway.router import Choice, Router
 
 CLIENT_GONE = "client_gone"
@@ -32,7 +31,7 @@ class Seat:
         n_tokens: int,
         *,
         router: Router,
-        queue: SeatQueue,
+        released: Callable[[str], None],
         observer: PoolObserver,
         clock: Clock,
     ) -> None:
@@ -44,7 +43,7 @@ class Seat:
         self._permit = permit
         self._n_tokens = n_tokens
         self._router = router
-        self._queue = queue
+        self._released = released
         self._observer = observer
         self._clock = clock
         self._sent_s: float | None = None
@@ -75,7 +74,7 @@ class Seat:
         with self._telling(now_s, str(error) or type(error).__name__):
             self._settle(error, now_s)
         self._observer.on_end(self._member.name, _outcome(error))
-        self._queue.wake(self._member.name)
+        self._released(self._member.name)
 
     def _settle(self, error: BaseException | None, now_s: float) -> None:
         breaker, permit = self._member.breaker, self._permit

@@ -107,7 +107,8 @@ class Rig:
         )
 
     async def started(self) -> "Rig":
-        await self.pool.install(self.plan)
+        self.pool.install(self.plan)
+        await self.pool.admit()
         return self
 
     def model(self, name: str = "m") -> PooledModel:

@@ -75,13 +75,14 @@ async def test_a_new_plan_keeps_what_stays_and_gives_back_what_goes() -> None:
     plan = PoolPlan(
         {"b": Placed(rig.upstreams["b"], Target()), "c": Placed(new, Target())}, {"m": ModelRoute(("b", "c"))}
     )
-    assert await rig.pool.install(plan) == [rig.upstreams["a"]]
+    assert rig.pool.install(plan) == [rig.upstreams["a"]]
+    await rig.pool.admit()
     assert rig.pool.members["b"] is kept
     assert new.is_open
     assert {await rig.who(f"{i}") for i in range(20)} == {"b", "c"}
     gate.set()
     assert set(await asyncio.gather(*running)) == {"a", "b"}, "what runs at one that is gone goes on"
-    await rig.pool.install(PoolPlan({}, {}))
+    rig.pool.install(PoolPlan({}, {}))
     with pytest.raises(NotFound):
         rig.model().card()
     rig.check_idle()
