@@ -122,7 +122,9 @@ class PoolConfig:
     load_bound: float = option(
         1.25, Number(1, 100), "How far above its share of the work an upstream may be for the sake of its prefixes."
     )
-    retry_share: float = option(0.2, Number(0, 1), "Share of the requests that may be tried again.", key="retry_budget")
+    retry_percent: float = option(
+        20.0, Number(0, 100), "Percent of the requests that may be tried again.", key="retry_budget"
+    )
     max_attempts: int = option(3, Integer(1, 16), "Most attempts for one request.")
     wait_timeout_s: float = option(
         5.0, Number(0, 3600), "Seconds for which a request waits where every upstream is full.", key="pool_timeout"
@@ -136,8 +138,8 @@ class PoolConfig:
     max_failures: int = option(
         5, Integer(1, 10000), "Failures in a row after which an upstream is left alone.", key="breaker_failures"
     )
-    max_error_share: float = option(
-        0.5, Number(0.01, 1), "Share of failures after which it is.", key="breaker_error_share"
+    max_error_percent: float = option(
+        50.0, Number(1, 100), "Percent of failures after which it is.", key="breaker_error_percent"
     )
     slow_ttft_s: float = option(
         30.0,

@@ -160,11 +160,11 @@ def pool_policy(config: PoolConfig) -> PoolPolicy:
         routing=RoutingPolicy(Routing(config.routing), config.load_bound),
         breaker=BreakerPolicy(
             max_failures=config.max_failures,
-            max_error_share=config.max_error_share,
+            max_error_share=config.max_error_percent / 100,
             slow_ttft_s=config.slow_ttft_s,
             first_pause_s=config.first_pause_s,
         ),
-        retry_share=config.retry_share,
+        retry_share=config.retry_percent / 100,
         max_attempts=config.max_attempts,
         wait_timeout_s=config.wait_timeout_s,
         check_interval_s=config.check_interval_s,

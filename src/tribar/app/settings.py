@@ -94,7 +94,7 @@ def load_config(flags: Mapping[str, object], environ: Mapping[str, str], file: P
     for key, value in flags.items():
         if value is not None:
             values[key] = _read(options()[key], value, options()[key].flag)
-    return replace(_compose(values), pool_tables=tables)
+    return replace(_compose(values), pool_tables=tables if tables.upstreams else PoolTables())
 
 
 def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
