@@ -128,7 +128,7 @@ def test_a_key_that_is_not_there(tmp_path: Path) -> None:
 
 async def test_reading_the_file_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What is as it was goes on untouched; what cannot be used changes nothing."""
-    async with OpenAiServer(say("a")).serving() as a, OpenAiServer(say("b")).serving() as b:
+    async with OpenAiServer(say("a")).serving() as a, OpenAiServer(say("b"), [{"id": "n"}]).serving() as b:
         tables = read(tmp_path, upstream("a", a.url))
         async with hosting(tables) as pool:
             (kept,) = pool._plan.upstreams.values()

@@ -87,7 +87,7 @@ class BodyWriter:
                 body[name] = getattr(sampling, name)
         body |= self._all(sampling, _SAMPLING_NEUTRAL)
         if sampling.seed is not None:
-            body["seed"] = _fitting(sampling.seed, self._dialect.seed_bits)
+            body["seed"] = fitting_seed(sampling.seed, self._dialect.seed_bits)
         return body
 
     def _request(self, request: GenerateRequest, *, is_chat: bool) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class BodyWriter:
         )
 
 
-def _fitting(seed: int, bits: int) -> int:
+def fitting_seed(seed: int, bits: int) -> int:
     """``seed`` (uint64) in the range that the server takes; equal seeds stay equal."""
     if bits == 32:
         return seed % (2**32 - 1)  # its largest value means a random seed
