@@ -102,8 +102,12 @@ class GenerateEndpoint(Generic[C]):
         generator, vocabulary = self._catalog.get(name), self._catalog.vocabulary(name)
         call = self._dialect.make_call(body, generator.card(), trace_id=trace_id)
         wants = call.requests[0].wants
-        if (wants.logprobs, wants.prompt_logprobs) != (None, None) and not vocabulary.token_bytes:
-            raise Unsupported(f"logprobs are not supported by the model {name!r}", param="logprobs")
+        wants_scores = (wants.logprobs, wants.prompt_logprobs) != (None, None)
+        field = "logprobs" if wants_scores else call.token_field
+        if field and not vocabulary.token_bytes:
+            raise Unsupported(
+                f"{field} is not supported by the model {name!r}, whose tokens stay with its upstream", param=field
+            )
         return generator, call, vocabulary
 
     def _writer(self, vocabulary: Vocabulary, call: C, prepared: Sequence[Prepared]) -> AnswerWriter:

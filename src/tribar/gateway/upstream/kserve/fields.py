@@ -96,7 +96,7 @@ class TensorWriter:
         self._refuse(request)
         parameters = self._parameters(request)
         if SAMPLING_PARAMETERS in self._declared:
-            told = {SAMPLING_PARAMETERS: [orjson.dumps(parameters).decode()]}
+            told: dict[str, list[Any]] = {SAMPLING_PARAMETERS: [orjson.dumps(parameters).decode()]}
         else:
             told = dict(self._by_tensor(parameters))
         told |= {name: [True] for name in WISHES if name in self._declared}
