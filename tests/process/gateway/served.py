@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -67,11 +67,16 @@ class Served:
 
 @contextlib.contextmanager
 def serve(
-    *, config: GatewayConfig | None = None, tenant_of: TenantOf | None = None, **fakes: FakeGenerator
+    *,
+    config: GatewayConfig | None = None,
+    tenant_of: TenantOf | None = None,
+    models: Mapping[str, ServedModel] | None = None,
+    **fakes: FakeGenerator,
 ) -> Iterator[Served]:
-    """Serve the named fakes until the block ends."""
+    """Serve the named fakes and other ``models`` until the block ends."""
     records: list[RequestRecord] = []
-    catalog = StaticCatalog({name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()})
+    served = {name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
+    catalog = StaticCatalog(served | dict(models or {}))
     config = config or GatewayConfig(cors_origins=("http://page.test",))
     app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n", tenant_of=tenant_of)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
