@@ -1,5 +1,6 @@
 """``GenerateRequest`` -> the body of an OpenAI-compatible server. Every field is carried over, or refused by name."""
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,15 +14,29 @@ from tribar.gateway.upstream.openai.dialects import RESPONSE_FORMAT, Dialect
 CHAT_PATH = "/chat/completions"
 TEXT_PATH = "/completions"
 
-_SAMPLING_NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "min_tokens": 0, "logit_bias": ()}
-_REQUEST_NEUTRAL = {
-    "include_stop_text": False,
-    "stop_token_ids": (),
-    "ignore_eos": False,
-    "skip_special_tokens": True,
-    "truncate_prompt": None,
-    "priority": 0,
-}
+
+class _Fields:
+    """Fields of one class with the values at which they mean nothing, as nearly every request has them."""
+
+    def __init__(self, **neutral: object) -> None:
+        self.neutral = neutral
+        self._read = operator.attrgetter(*neutral)
+        self._values = tuple(neutral.values())
+
+    def are_neutral(self, values: object) -> bool:
+        """Whether ``values`` asks for none of them."""
+        return bool(self._read(values) == self._values)
+
+
+_SAMPLING = _Fields(top_k=0, min_p=0.0, repetition_penalty=1.0, min_tokens=0, logit_bias=())
+_REQUEST = _Fields(
+    include_stop_text=False,
+    stop_token_ids=(),
+    ignore_eos=False,
+    skip_special_tokens=True,
+    truncate_prompt=None,
+    priority=0,
+)
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "logit_bias": lambda pairs: {str(token_id): bias for token_id, bias in pairs},
     "stop_token_ids": list,
@@ -40,6 +55,7 @@ class BodyWriter:
         self._upstream = upstream
         self._model = model
         self._salt = salt
+        self._unsaid = {fields: self._spelt_out(fields.neutral, fields) for fields in (_SAMPLING, _REQUEST)}
 
     def write(self, request: GenerateRequest) -> tuple[str, dict[str, Any]]:
         """The path behind ``/v1`` and the body. Raises ``Unsupported`` naming what cannot be said there."""
@@ -85,7 +101,7 @@ class BodyWriter:
         for name in ("presence_penalty", "frequency_penalty"):
             if getattr(sampling, name):
                 body[name] = getattr(sampling, name)
-        body |= self._all(sampling, _SAMPLING_NEUTRAL)
+        body |= self._all(sampling, _SAMPLING)
         if sampling.seed is not None:
             body["seed"] = fitting_seed(sampling.seed, self._dialect.seed_bits)
         return body
@@ -101,18 +117,22 @@ class BodyWriter:
             body[self._dialect.max_tokens_name if is_chat else "max_tokens"] = request.max_tokens
         if request.stop:
             body["stop"] = list(request.stop)
-        body |= self._all(request, _REQUEST_NEUTRAL)
+        body |= self._all(request, _REQUEST)
         if self._dialect.salts_cache and request.tenant:
             body["cache_salt"] = self._salt(request.tenant)
         return body
 
-    def _all(self, values: object, neutral: Mapping[str, object]) -> dict[str, Any]:
-        """The fields of ``neutral`` as ``values`` has them."""
+    def _all(self, values: object, fields: _Fields) -> dict[str, Any]:
+        """The ``fields`` as ``values`` has them."""
+        if fields.are_neutral(values):
+            return self._unsaid[fields]
+        return self._spelt_out({name: getattr(values, name) for name in fields.neutral}, fields)
+
+    def _spelt_out(self, values: Mapping[str, object], fields: _Fields) -> dict[str, Any]:
         body: dict[str, Any] = {}
-        for name, meaningless in neutral.items():
-            value = getattr(values, name)
+        for name, value in values.items():
             written = _WRITTEN.get(name, lambda same: same)(value)
-            body |= self._field(name, written, is_neutral=value == meaningless)
+            body |= self._field(name, written, is_neutral=value == fields.neutral[name])
         return body
 
     def _field(self, name: str, value: object, *, is_neutral: bool) -> dict[str, Any]:
