@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,9 +11,11 @@ from tests.documents import code_tables, model_tables
 from tests.documents.code_tables import Row
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
+from tribar.app.pool_tables import RouteTable, UpstreamTable, model_routes
 from tribar.app.settings import OTHER_VARIABLES, load_config
 from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
+from tribar.telemetry.pool import PoolMetrics, PoolStates
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
 MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
@@ -117,6 +120,10 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
+    pool = PoolMetrics(registry)
+    pool.on_end("u", "ok")
+    pool.on_retry("u")
+    PoolStates(registry, tuple, lambda: 0)
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
     named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))
@@ -130,6 +137,17 @@ def test_the_settings_file_loads(document: str, tmp_path_factory: pytest.TempPat
     file.write_text(content)
     config = load_config({}, {}, file)
     assert (config.server.port, config.engine.kv_cache_memory_bytes) == (8080, 2 << 30)
+
+
+@pytest.mark.parametrize("document", ["docs/gateway.md", "docs/gateway.zh-CN.md"])
+def test_the_tables_of_a_pool_load(document: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (content,) = blocks(read(document), "toml")
+    file = tmp_path_factory.mktemp("settings") / "tribar.toml"
+    file.write_text(content)
+    assert set(model_routes(load_config({}, {}, file).pool_tables)) == {"chat", "ensemble"}
+    named = "".join(row[0] for rows in tables(read(document)) for row in rows)
+    for table in (UpstreamTable, RouteTable):
+        assert all(f"`{item.metadata['key'] or item.name}`" in named for item in fields(table))
 
 
 TRANSLATED = [path for path in DOCUMENTS if path.name.endswith(".zh-CN.md")]
