@@ -11,8 +11,8 @@ class Echo(litserve.LitAPI):  # type: ignore[misc]
     def setup(self, device: str) -> None:
         pass
 
-    def predict(self, messages: list[dict[str, Any]]) -> Iterator[str]:
-        for word in messages[-1]["content"].split():
+    def predict(self, request: Any) -> Iterator[str]:
+        for word in request.messages[-1].content.split():
             yield word + " "
 
 

@@ -26,10 +26,11 @@ def test_several_data_lines_are_one_event() -> None:
     assert read(b"data: a\ndata:  b\n\n") == [b"a\n b"]
 
 
-def test_a_last_event_without_its_blank_line_counts_if_its_line_is_whole() -> None:
+def test_a_last_event_without_its_line_ends_counts() -> None:
     assert read(b"data: a\n") == [b"a"]
     assert read(b"data: a\r") == [b"a"]
-    assert read(b'data: {"cut') == []
+    assert read(b'data: {"error": 1}') == [b'{"error": 1}']
+    assert read(b"data: a\n\n") == [b"a"]
 
 
 @pytest.mark.parametrize("seed", range(20))

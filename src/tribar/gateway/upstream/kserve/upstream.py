@@ -4,8 +4,8 @@ Each generation is one ``ModelStreamInfer``: a decoupled model answers it with a
 """
 
 import asyncio
-import itertools
 import time
+from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,8 +54,7 @@ class KServeUpstream:
     def __init__(self, config: KServeUpstreamConfig, clock: Clock = time.monotonic) -> None:
         self._config = config
         self._clock = clock
-        self._channels: list[grpc.aio.Channel] = []
-        self._stubs: Any = None
+        self._lines: deque[tuple[grpc.aio.Channel, Any]] = deque()
         self._card: ModelCard | None = None
         self._writer: TensorWriter | None = None
         self._metadata = [("triton_grpc_error", "true")]  # errors end a stream with their status
@@ -64,12 +63,12 @@ class KServeUpstream:
 
     async def open(self) -> None:
         """Make the channels; they connect by themselves, and again where a line broke."""
-        self._channels = [self._channel() for _ in range(self._config.n_channels)]
-        self._stubs = itertools.cycle([service_pb2_grpc.GRPCInferenceServiceStub(one) for one in self._channels])
+        channels = [self._channel() for _ in range(self._config.n_channels)]
+        self._lines.extend((one, service_pb2_grpc.GRPCInferenceServiceStub(one)) for one in channels)
 
     async def close(self) -> None:
         """Close the channels. Idempotent."""
-        for channel in self._channels:
+        for channel, _ in self._lines:
             await channel.close()
 
     async def probe(self) -> ModelCard:
@@ -77,7 +76,7 @@ class KServeUpstream:
         config = self._config
         asked = {"metadata": self._metadata, "timeout": config.connect_timeout_s}
         try:
-            stub = next(self._stubs)
+            stub = self._stub()
             ready = await stub.ModelReady(service_pb2.ModelReadyRequest(name=config.model), **asked)
             if not ready.ready:
                 raise Unavailable(f"its model {config.model!r} is not ready")
@@ -118,7 +117,7 @@ class KServeUpstream:
         request = prepared.request
         patience = Patience(request.deadline_s, self._clock)
         message = infer_request(self._config.model, request.trace_id, self._required_writer.write(request))
-        call = next(self._stubs).ModelStreamInfer(metadata=self._metadata)
+        call = self._stub().ModelStreamInfer(metadata=self._metadata)
         answer = _Answer(prepared)
         try:
             await patience.wait(call.write(message), self._config.connect_timeout_s)
@@ -145,6 +144,14 @@ class KServeUpstream:
             raise named(Unavailable("its connection was closed"), self._config.name) from error
         finally:
             call.cancel()
+
+    def _stub(self) -> Any:  # noqa: ANN401  the generated class has no types
+        """That of the next line. One that could not be made waits before it is tried again, and would only fail."""
+        for _ in range(len(self._lines)):
+            self._lines.rotate(-1)
+            if self._lines[0][0].get_state() is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                break
+        return self._lines[0][1]
 
     @property
     def _required_writer(self) -> TensorWriter:

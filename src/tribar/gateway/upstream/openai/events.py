@@ -26,8 +26,8 @@ class EventReader:
         return events
 
     def finish(self) -> list[bytes]:
-        """The event that was complete but for the blank line behind it."""
-        return [*self._read(self._rest, is_last=True), *self._dispatch()]
+        """The event that the stream ended in: some servers leave out the line ends behind their last words."""
+        return self._read(self._rest + b"\n\n", is_last=True)
 
     def _read(self, text: bytes, *, is_last: bool) -> list[bytes]:
         if self._is_at_start:

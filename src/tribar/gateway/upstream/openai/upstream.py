@@ -44,6 +44,10 @@ MAX_MODELS_BYTES = 4 << 20
 OFFLOADED_TOKENS = 16 << 10
 """A body with a longer prompt is written beside the event loop."""
 
+KEEPALIVE_S = 4.0
+"""Idle connections are closed before uvicorn, on which most such servers stand, does it after 5 s: a request that meets
+a connection on its way out would be lost."""
+
 LAST_WAIT_S = 1.0
 """How long the end of a stream is waited for once its answer is complete."""
 
@@ -90,7 +94,7 @@ class OpenAiUpstream:
         """Make the session and its first connections; a server that cannot be reached now may be later."""
         config = self._config
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=config.max_connections),
+            connector=aiohttp.TCPConnector(limit=config.max_connections, keepalive_timeout=KEEPALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=config.connect_timeout_s),
             headers={"Authorization": f"Bearer {config.api_key}"} if config.api_key else {},
