@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= python3
 MODEL ?=
 bin := $(VENV)/bin
+# One more than a small machine has cores: tests wait a lot, for servers to start, to drain and to time out.
+workers := 3
 native := $(wildcard native/*.* native/src/*.* native/src/*/*.* native/src/*/*/*.*)
 
 .PHONY: install serve test test-all sanitize-address sanitize-undefined sanitize-thread check-levels check-neon \
@@ -14,10 +16,10 @@ serve: install
 	$(bin)/tribar serve $(MODEL)
 
 test: $(VENV)/.test
-	$(bin)/python -m pytest -m "not long" -n 2
+	$(bin)/python -m pytest -m "not long" -n $(workers) --dist worksteal
 
 test-all: cross-tools lint $(VENV)/.test sanitize-address sanitize-undefined sanitize-thread check-levels check-neon
-	$(bin)/python -m pytest -n 2
+	$(bin)/python -m pytest -n $(workers) --dist worksteal
 
 # The native tests against a build of its own with that sanitizer. The runtime must come first in the process, and the
 # plain interpreter must not see the installed module: hence the preload and the path.
@@ -77,8 +79,9 @@ $(VENV)/.installed: pyproject.toml $(native) $(VENV)/.pip
 	$(bin)/python -m pip install --quiet --editable .
 	touch $@
 
+# Most of torch and of what the clients bring is never imported: what is, is compiled then.
 $(VENV)/.test: pyproject.toml $(VENV)/.installed
-	$(bin)/python -m pip install --quiet --group test --group lint
+	$(bin)/python -m pip install --quiet --no-compile --group test --group lint
 	touch $@
 
 $(VENV)/.native: pyproject.toml $(VENV)/.test

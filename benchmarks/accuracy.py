@@ -11,8 +11,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import torch
-from transformers import AutoModelForCausalLM
 
 from benchmarks.divergence import Int32s, Reference, Score, log_softmax
 from tribar.runtime.native.runner import NativeRunner
@@ -37,7 +35,10 @@ def windows(path: Path, n_tokens: int, window: int) -> Int32s:
 
 
 def reference_of(path: Path, ids: Int32s) -> Reference:
-    """What transformers computes in fp32."""
+    """What transformers computes in fp32. Imported here: it takes seconds, which ``--help`` need not."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
     with torch.no_grad():
         logits = (model(torch.from_numpy(window.astype(np.int64))[None]).logits[0].numpy() for window in ids)

@@ -12,7 +12,7 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import uvloop
@@ -112,6 +112,9 @@ class Timed:
         self._result = result
         self._start_s = start_s
         self._over = over
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Nothing here watches."""
 
     def respond(self, response: InferResponse) -> None:
         """The answer."""

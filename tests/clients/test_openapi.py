@@ -32,7 +32,7 @@ def n_cases(directory: Path, timeout_s: float, *options: str) -> int:
 
 
 def test_a_few_requests_made_from_the_document(tmp_path: Path) -> None:
-    assert n_cases(tmp_path, 50, "--phases", "fuzzing", "--max-examples", "12") >= 100
+    assert n_cases(tmp_path, 50, "--phases", "fuzzing", "--max-examples", "6") >= 50
 
 
 @pytest.mark.long

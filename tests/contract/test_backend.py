@@ -1,7 +1,7 @@
 """What every backend of the model server does alike (``modelserver.backends.base``)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,9 @@ class RecordedReply:
 
     def is_cancelled(self) -> bool:
         return self._is_cancelled
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        raise AssertionError("only a decoupled model watches")
 
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         assert self.n_final == 0

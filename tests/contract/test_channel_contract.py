@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contract.lines import LINES, Line
+from tests.contract.lines import CARD, LINES, Line
 
 from tribar.core.errors import Unavailable
 from tribar.core.ids import Uid
-from tribar.core.requests import AbortReason, FinishReason, ModelCard, Timing
+from tribar.core.requests import AbortReason, FinishReason, Timing
 from tribar.core.sampling.params import SamplingParams, TokenLogprobs
 from tribar.wire.channel import Channel, EngineEndpoint
 from tribar.wire.messages import (
@@ -28,15 +28,14 @@ from tribar.wire.messages import (
 )
 from tribar.wire.outbox import MAX_PENDING_ENTRIES
 
-CARD = ModelCard(name="m", architecture="llama", max_model_len=128, vocab_size=64, capabilities=frozenset({"logprobs"}))
 FINISHED = Finished(FinishReason.LENGTH, 3, 2, 1, Timing(0.1, 0.2, 0.3, 4))
 
 
 @pytest.fixture(params=sorted(LINES))
 async def line(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Line]:
-    made = LINES[request.param](tmp_path)
-    yield made
-    await made.close()
+    with LINES[request.param](tmp_path) as made:
+        yield made
+        await made.close()
 
 
 async def polled(endpoint: EngineEndpoint, n_messages: int) -> list[tuple[int, ToEngine | None]]:

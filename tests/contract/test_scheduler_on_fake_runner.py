@@ -124,7 +124,7 @@ def test_everyone_gets_the_tokens_of_a_lone_run(batching: Batching, allocator: A
 @pytest.mark.parametrize(("depth", "k"), [(1, 1), (2, 1), (1, 3)])
 def test_small_pools_preempt(depth: int, k: int) -> None:
     """The fuzz is worth nothing where nobody is ever preempted."""
-    assert sum(play(seed, "continuous", "paged", depth, k, n_steps=60) for seed in range(8)) > 5
+    assert sum(play(seed, "continuous", "paged", depth, k, n_steps=60) for seed in range(4)) > 2
 
 
 @pytest.mark.long

@@ -33,10 +33,17 @@ FINE: Set[Result] = frozenset({200, "OK"})
 DIFFERENCES = (
     Difference(
         ours="The server's metadata has tribar's version, and the extensions that tribar has.",
-        tritons="Its own version, and also `sequence`, `cuda_shared_memory` and `trace`.",
+        tritons="Its own version, and also `sequence` and `cuda_shared_memory`.",
         why="A client must be able to tell what it talks to and what it may ask.",
         answers=FINE,
         cases=("metadata",),
+    ),
+    Difference(
+        ours='The server\'s health checks over HTTP have a body: `{"live": true}`, `{"ready": true}`.',
+        tritons="An empty one.",
+        why="KServe's client reads it; Triton's clients look at the status only.",
+        answers=FINE,
+        cases=("live", "ready", "path_query"),
     ),
     Difference(
         ours="`/` and `/v1` are answered: they belong to the console and the OpenAI API on the same port.",

@@ -114,7 +114,7 @@ class Server:
     def client(self, **options: Any) -> openai.OpenAI:
         """An OpenAI client without retries."""
         return openai.OpenAI(
-            base_url=f"{self.url}/v1", api_key="none", **{"max_retries": 0, "timeout": TIMEOUT_S, **options}
+            base_url=f"{self.url}/v1", **{"api_key": "none", "max_retries": 0, "timeout": TIMEOUT_S, **options}
         )
 
     def engine(self) -> Engine:

@@ -117,6 +117,15 @@ def test_sighup_reads_the_keys_again(directory: Path, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+@pytest.fixture
+def unlike_nohup() -> Iterator[None]:
+    """A child inherits what is ignored: so does a server of tests that nohup runs."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("unlike_nohup")
 def test_a_hangup_without_keys_drains(directory: Path) -> None:
     """BUG-087: a closed terminal cuts no answer short and leaves nothing behind."""
     with serving(str(directory / "tiny.fake.json")) as server:

@@ -3,7 +3,9 @@
 A divergence counts as equal only where the reference's top-2 margin is below 1e-3 (law 15); the count is printed.
 """
 
+import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,6 @@ from tribar import LLM, SamplingParams
 from tribar.runtime.sources import DEFAULT_MODEL, fetch_model
 
 MARGIN = 1e-3
-N_TOKENS = 32
 PROMPTS = [
     "The capital of France is",
     "def fibonacci(n):",
@@ -38,20 +39,26 @@ PROMPTS = [
 ]
 
 
+@functools.cache
+def reference_logits(prompt_ids: tuple[int, ...], ids: tuple[int, ...]) -> Any:
+    """What chose each of ``ids``; computed once for the runners that agree."""
+    with torch.no_grad():
+        return reference_model()(torch.tensor([[*prompt_ids, *ids]])).logits[0, len(prompt_ids) - 1 : -1]
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("runner", ["native", "torch"])
-def test_greedy_tokens_equal_the_reference(runner: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("n_tokens", [12, pytest.param(32, marks=pytest.mark.long)])
+def test_greedy_tokens_equal_the_reference(n_tokens: int, runner: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(fetch_model(DEFAULT_MODEL))
     with LLM(str(path), runner=runner, weights="f32", kv_cache_dtype="f32") as llm:
-        results = llm.generate(PROMPTS, SamplingParams(temperature=0), max_tokens=N_TOKENS, ignore_eos=True)
+        results = llm.generate(PROMPTS, SamplingParams(temperature=0), max_tokens=n_tokens, ignore_eos=True)
         prompts_ids = [llm.encode(prompt) for prompt in PROMPTS]
-    reference = reference_model()
     n_close = 0
     for prompt, prompt_ids, result in zip(PROMPTS, prompts_ids, results, strict=True):
-        ids = list(result.token_ids)
-        assert len(ids) == N_TOKENS
-        with torch.no_grad():
-            logits = reference(torch.tensor([[*prompt_ids, *ids]])).logits[0, len(prompt_ids) - 1 : -1]
+        ids = tuple(result.token_ids)
+        assert len(ids) == n_tokens
+        logits = reference_logits(tuple(prompt_ids), ids)
         for step, (token_id, row) in enumerate(zip(ids, logits, strict=True)):
             best, second = row.topk(2).values.tolist()
             if token_id != int(row.argmax()):
@@ -59,4 +66,4 @@ def test_greedy_tokens_equal_the_reference(runner: str, capsys: pytest.CaptureFi
                 n_close += 1
                 break
     with capsys.disabled():
-        print(f"\n{runner}: {len(PROMPTS)} x {N_TOKENS} tokens equal; {n_close} divergences within the margin {MARGIN}")
+        print(f"\n{runner}: {len(PROMPTS)} x {n_tokens} tokens equal; {n_close} divergences within the margin {MARGIN}")

@@ -15,7 +15,7 @@ from tests.e2e.soak_clients import Soak, attack
 from tests.e2e.soak_models import changing_config, write_soak_models
 
 SOAK_S = 600.0
-SHORT_S = 20.0
+SHORT_S = 10.0
 N_ROUNDS = 20
 ROOM_BYTES = 24 * 2**20
 """What allocators may take between the middle and the end of a soak."""

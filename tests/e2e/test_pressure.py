@@ -55,7 +55,7 @@ def test_alone_and_among_31_others_the_answers_are_equal(tmp_path: Path, max_num
     with serving(model, *cramped) as server, server.client() as client:
 
         def ask(prompt: str) -> str:
-            return complete(client, prompt, 60).choices[0].text
+            return str(complete(client, prompt, 60).choices[0].text)
 
         alone = [ask(prompt) for prompt in prompts]
         assert len(set(alone)) == 32

@@ -175,7 +175,7 @@ def test_tools_beside_a_format(client: openai.OpenAI) -> None:
     assert whole.message.content is piecewise.message.content is None
 
     answer = client.completions.create(model=MODEL, prompt="<", max_tokens=0, extra_body={"return_token_ids": True})
-    (mark,) = answer.choices[0].prompt_token_ids  # type: ignore[attr-defined]
+    (mark,) = answer.choices[0].prompt_token_ids
     for choice in ask(logit_bias={str(mark): -100}):
         Person.model_validate_json(choice.message.content)
         assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
@@ -223,7 +223,7 @@ def test_a_bad_schema_is_refused_at_once_and_others_go_on(client: openai.OpenAI,
                 model=MODEL,
                 messages=ASK,
                 stream=stream,
-                response_format=json_schema(schema),  # type: ignore[call-overload]
+                response_format=json_schema(schema),
             )
         assert time.monotonic() - started_s < 2, "it takes some 10 ms; this machine is shared"
         assert caught.value.param == "response_format"

@@ -1,10 +1,12 @@
-"""The memory of an accelerator, asked of NVIDIA's management library, so that the front end needs no PyTorch.
+"""GPUs and their memory, asked of NVIDIA's management library, so that the front end needs no PyTorch.
 
-Structures and calls: NVML API reference (nvmlInit_v2, nvmlDeviceGetHandleByIndex_v2, nvmlDeviceGetMemoryInfo).
+Structures and calls: NVML API reference (nvmlInit_v2, nvmlDeviceGetCount_v2, nvmlDeviceGetHandleByIndex_v2,
+nvmlDeviceGetMemoryInfo). ``CUDA_VISIBLE_DEVICES``: CUDA C++ programming guide, "CUDA environment variables".
 """
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tribar.app.machine import MachineFacts
 
@@ -24,16 +26,50 @@ def read_accelerator(device: str, environ: Mapping[str, str]) -> MachineFacts | 
     index = _physical_index(int(ordinal) if ordinal.isdigit() else 0, environ.get("CUDA_VISIBLE_DEVICES"))
     if kind != "cuda" or index is None:
         return None
+    with _management() as nvml:
+        return None if nvml is None else _memory_of(nvml, index)
+
+
+def read_gpus(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """The ids by which CUDA knows the GPUs in this process: 0, 1, ... in the order of ``CUDA_VISIBLE_DEVICES``."""
+    with _management() as nvml:
+        n_gpus = 0 if nvml is None else _count(nvml)
+    return tuple(range(_n_visible(n_gpus, environ.get("CUDA_VISIBLE_DEVICES"))))
+
+
+@contextmanager
+def _management() -> Iterator[ctypes.CDLL | None]:
+    """The library, ready for calls; None without a driver."""
     try:
         nvml = ctypes.CDLL(_LIBRARY)
-    except OSError:  # no driver here
-        return None
+    except OSError:
+        yield None
+        return
     if nvml.nvmlInit_v2() != 0:
-        return None
+        yield None
+        return
     try:
-        return _memory_of(nvml, index)
+        yield nvml
     finally:
         nvml.nvmlShutdown()
+
+
+def _count(nvml: ctypes.CDLL) -> int:
+    count = ctypes.c_uint()
+    return count.value if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0 else 0
+
+
+def _n_visible(n_gpus: int, visible: str | None) -> int:
+    """How many of the machine's GPUs CUDA shows: those listed before the first name that is no GPU's."""
+    if visible is None:
+        return n_gpus
+    n_visible = 0
+    for name in map(str.strip, visible.split(",")):
+        is_known = int(name) < n_gpus if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
+        if not is_known or n_visible == n_gpus:
+            break
+        n_visible += 1
+    return n_visible
 
 
 def _physical_index(ordinal: int, visible: str | None) -> int | None:

@@ -5,6 +5,8 @@ The file is TOML, written by ``tribar keys new``::
     [[keys]]
     tenant = "alice"
     hash = "sha256:..."
+
+An entry may limit what its key may use: ``requests_per_minute = 60`` and the others of ``app/allowances.py``.
 """
 
 import hashlib
@@ -13,10 +15,14 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from tribar.app.allowances import LIMITS, read_allowance
 from tribar.app.files import read_toml
 from tribar.core.errors import InvalidRequest
+from tribar.gateway.key_id import KEY_ID_DIGITS
+from tribar.gateway.limits.rules import Allowance
 
 KEY_VARIABLES = ("TRIBAR_API_KEY", "TRIBAR_API_KEYS")
 """Environment variables that hold keys themselves: one, or several with commas or spaces between them. Each may follow
@@ -51,6 +57,14 @@ def entry_for(key: str, tenant: str | None) -> str:
     return f'[[keys]]\ntenant = "{name}"\nhash = "sha256:{digest.hex()}"\n'
 
 
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """A valid key: whose it is, and what it may use beside what its tenant may; None is no limit of its own."""
+
+    tenant: str
+    allowance: Allowance | None = None
+
+
 class ApiKeys:
     """The valid keys: those of ``file``, which can be read again, and those of ``fixed`` (digest to tenant)."""
 
@@ -59,7 +73,8 @@ class ApiKeys:
         self.file = file
         self._fixed = dict(fixed or {})
         self._reading = threading.Lock()
-        self._tenants = self._read()
+        self._valid = self._read()
+        self._allowances = _allowances(self._valid)
 
     def tenant_of(self, key: bytes) -> str | None:
         """The tenant of ``key``; None for one that is not valid.
@@ -67,7 +82,12 @@ class ApiKeys:
         Keys are not compared, their digests are looked up. All that timing could tell is how a stored digest begins,
         and from there no way leads to its key, nor to another one with such a digest.
         """
-        return self._tenants.get(digest_of(key))
+        entry = self._valid.get(digest_of(key))
+        return None if entry is None else entry.tenant
+
+    def allowance_of(self, key_id: str) -> Allowance | None:
+        """What the key with that id may use. Two keys whose hashes begin alike would share it: one chance in 2^64."""
+        return self._allowances.get(key_id)
 
     def reload(self) -> None:
         """Read the file again, in any thread. One that cannot be used changes nothing and is logged in one line.
@@ -76,19 +96,21 @@ class ApiKeys:
         """
         with self._reading:
             try:
-                self._tenants = self._read()
+                self._valid = self._read()
+                self._allowances = _allowances(self._valid)
             except InvalidRequest as error:
                 _log.error("the API keys stay as they were: %s", error.message)
                 return
-            n_keys = len(self._tenants)
+            n_keys = len(self._valid)
         if n_keys:
             _log.info("%d API keys are valid now", n_keys)
         else:
             _log.warning("no API key is valid now: %s has none, so every request is refused", self.file)
 
-    def _read(self) -> dict[bytes, str]:
+    def _read(self) -> dict[bytes, KeyEntry]:
+        fixed = [(digest, KeyEntry(tenant)) for digest, tenant in self._fixed.items()]
         entries = [] if self.file is None else _entries(self.file)
-        return _distinct([*self._fixed.items(), *entries], str(self.file))
+        return _distinct([*fixed, *entries], str(self.file))
 
 
 def keys_from(file: str | None, environ: MutableMapping[str, str]) -> ApiKeys | None:
@@ -101,7 +123,8 @@ def keys_from(file: str | None, environ: MutableMapping[str, str]) -> ApiKeys | 
     pairs = [pair for name, text in given.items() for pair in _pairs(name, text)]
     if file is None and not given:
         return None
-    return ApiKeys(None if file is None else Path(file), _distinct(pairs, " and ".join(given)))
+    fixed = _distinct([(digest, KeyEntry(tenant)) for digest, tenant in pairs], " and ".join(given))
+    return ApiKeys(None if file is None else Path(file), {digest: entry.tenant for digest, entry in fixed.items()})
 
 
 def _pairs(variable: str, text: str) -> Iterable[tuple[bytes, str]]:
@@ -120,30 +143,39 @@ def _pairs(variable: str, text: str) -> Iterable[tuple[bytes, str]]:
         yield digest, _checked_tenant(tenant, where) if colon else _default_tenant(digest)
 
 
-def _entries(path: Path) -> Iterable[tuple[bytes, str]]:
+def _entries(path: Path) -> Iterable[tuple[bytes, KeyEntry]]:
     document = read_toml(path, "api_keys_file")
     tables = document.pop("keys", [])
     if document or not isinstance(tables, list):
         raise InvalidRequest(f"{path}: expected nothing but [[keys]] tables", param="api_keys_file")
     for number, table in enumerate(tables, 1):
         where = f"{path}: entry {number}"
-        if not isinstance(table, dict) or not set(table) <= {"tenant", "hash"}:
-            raise InvalidRequest(f"{where} may have tenant and hash only", param="api_keys_file")
+        if not isinstance(table, dict) or not set(table) <= {"tenant", "hash", *LIMITS}:
+            raise InvalidRequest(f"{where} may have tenant and hash only, and limits", param="api_keys_file")
         hashed = _HASH.fullmatch(str(table.get("hash")))
         if hashed is None:
             raise InvalidRequest(f"{where}: hash must be sha256: and 64 hexadecimal digits", param="api_keys_file")
         digest = bytes.fromhex(hashed[1])
-        yield digest, _checked_tenant(table["tenant"], where) if "tenant" in table else _default_tenant(digest)
+        tenant = _checked_tenant(table["tenant"], where) if "tenant" in table else _default_tenant(digest)
+        yield digest, KeyEntry(tenant, read_allowance(table, where, "api_keys_file"))
 
 
-def _distinct(pairs: Iterable[tuple[bytes, str]], where: str) -> dict[bytes, str]:
-    tenants: dict[bytes, str] = {}
-    for digest, tenant in pairs:
-        if digest in tenants:
-            message = f"{where}: the same key twice, for {tenants[digest]} and {tenant}"
+def _distinct(pairs: Iterable[tuple[bytes, KeyEntry]], where: str) -> dict[bytes, KeyEntry]:
+    entries: dict[bytes, KeyEntry] = {}
+    for digest, entry in pairs:
+        if digest in entries:
+            message = f"{where}: the same key twice, for {entries[digest].tenant} and {entry.tenant}"
             raise InvalidRequest(message, param="api_keys_file")
-        tenants[digest] = tenant
-    return tenants
+        entries[digest] = entry
+    return entries
+
+
+def _allowances(entries: Mapping[bytes, KeyEntry]) -> dict[str, Allowance]:
+    return {
+        digest.hex()[:KEY_ID_DIGITS]: entry.allowance
+        for digest, entry in entries.items()
+        if entry.allowance is not None
+    }
 
 
 def _default_tenant(digest: bytes) -> str:

@@ -34,6 +34,12 @@ _SERVE_EXAMPLES = examples(
     "tribar serve hf:Qwen/Qwen3-0.6B --max-model-len 8192 --kv-cache-memory 2GiB",
     "tribar serve /models/qwen3 --device cuda --host 0.0.0.0 --log-format json",
     "tribar serve --model-repository models          needs the extra [models]",
+    "tribar serve model.gguf --role gateway --redis-url redis://10.0.0.5:6379/0",
+)
+
+_ENGINE_EXAMPLES = examples(
+    "tribar engine model.gguf --redis-url redis://10.0.0.5:6379/0",
+    "TRIBAR_REDIS_URL=rediss://:PASSWORD@redis:6380/0 tribar engine hf:Qwen/Qwen3-0.6B --device cuda",
 )
 
 _PULL_EXAMPLES = examples(
@@ -64,7 +70,7 @@ cli = typer.Typer(
 
 
 @cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
-@takes_settings("model", "engine", "modelserver", "pool", "server")
+@takes_settings("model", "engine", "modelserver", "pool", "server", "stores", "cluster", "limiting")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 
@@ -74,6 +80,19 @@ def serve(config: ServeConfig) -> None:
     from tribar.app.launch import launch
 
     raise typer.Exit(launch(config))
+
+
+@cli.command(cls=SectionedCommand, epilog=_ENGINE_EXAMPLES)
+@takes_settings("model", "engine", "stores", "cluster")
+def engine(config: ServeConfig) -> None:
+    """Run MODEL on this host for the gateways of a cluster, until SIGTERM or Ctrl-C.
+
+    There is no HTTP here: gateways (tribar serve MODEL --role gateway) find the engine on --redis-url. How it logs and
+    how long it drains is set as for a server, by the environment (TRIBAR_DRAIN_TIMEOUT) or the file (--config).
+    """
+    from tribar.app.cluster_engine import run_cluster_engine
+
+    raise typer.Exit(run_cluster_engine(config))
 
 
 @cli.command(cls=SectionedCommand, epilog=_PULL_EXAMPLES)

@@ -19,6 +19,9 @@ PANELS = {
     "modelserver": "Model server",
     "pool": "Pool of engines",
     "server": "Server",
+    "stores": "Stores",
+    "cluster": "Cluster",
+    "limiting": "Limits",
 }
 
 

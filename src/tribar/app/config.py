@@ -5,6 +5,7 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 "decided from the machine and the model" (``app/resolve.py``).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tribar.app.option import option
@@ -107,6 +108,9 @@ class ModelServerConfig:
     response_cache_bytes: int = option(
         64 << 20, Size(0), "Memory for answers of models that ask for a response cache.", key="response_cache_size"
     )
+    trace_file: str | None = option(
+        None, Text("FILE"), "File for traces of requests, which /v2/trace/setting turns on; without it there are none."
+    )
     allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
 
 
@@ -187,10 +191,64 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoresConfig:
+    """The servers that several front ends share, and the files that take their place."""
+
+    redis_url: str | None = option(
+        None,
+        Text("URL"),
+        "Redis or Valkey for limits and engines of several servers: redis://HOST:PORT/0, rediss://... or unix:///PATH.",
+    )
+    redis_max_connections: int = option(64, Integer(1, 4096), "Most connections to Redis.")
+    usage_database: str | None = option(
+        None,
+        Text("URL"),
+        "Where each tenant's use is written down: a file (SQLite), or postgresql://USER:PASSWORD@HOST/NAME.",
+    )
+    sql_max_connections: int = option(20, Integer(1, 1000), "Most connections to the SQL database.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """How gateways and engines on several hosts find each other."""
+
+    cluster: str = option("default", Text("NAME"), "Name of the cluster: engines and gateways meet under it on Redis.")
+    role: str = option(
+        "all",
+        Choice(("all", "gateway")),
+        "all: answer with an engine of this server; gateway: with those that joined the cluster on --redis-url.",
+    )
+    liveness_s: float = option(
+        5.0,
+        Number(1, 300),
+        "Seconds without a sign of life after which an engine or a gateway counts as dead.",
+        key="cluster_liveness",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitingConfig:
+    """How the limits of ``[[limits]]`` and of the keys are applied."""
+
+    estimated_output_tokens: int | None = option(
+        None,
+        Integer(1, 1 << 24),
+        "Tokens to reserve for an answer without max_tokens; by default all that the context has room for.",
+    )
+    limits_fail_open: bool = option(
+        False, Switch(), "Let requests pass without limits while Redis is away, instead of refusing them with 503."
+    )
+    quota_utc_offset_h: float = option(
+        0.0, Number(-12, 14), "Hours by which the day of daily quotas begins before UTC's.", key="quota_utc_offset"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
     """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file.
 
-    ``pool_tables`` are the lists, which only a file has.
+    ``lists`` holds the file's arrays of tables (``[[limits]]``) as they are: whoever uses one reads and checks it.
+    ``pool_tables`` are those of the pool.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -198,4 +256,8 @@ class ServeConfig:
     modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
     pool: PoolConfig = field(default_factory=PoolConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
+    stores: StoresConfig = field(default_factory=StoresConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    limiting: LimitingConfig = field(default_factory=LimitingConfig)
+    lists: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
     pool_tables: PoolTables = field(default_factory=PoolTables)

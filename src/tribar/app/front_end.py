@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,24 @@ from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
 from tribar.app.edge import Edge
 from tribar.app.hosted_engine import HostedEngine
-from tribar.app.hosting import Hosted, Models
+from tribar.app.hosting import Hosted, LanguageModel, Models
 from tribar.app.http_server import HttpServer
 from tribar.app.ledger import Ledger
+from tribar.app.limiting import Limiting
 from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel
 from tribar.app.panel import show_ready
 from tribar.app.pool import HostedPool
 from tribar.app.resolve import ResolvedConfig
+from tribar.app.shared_stores import SharedStores
 from tribar.app.supervisor import ProcessSupervisor
 from tribar.core.ports import TextGenerator
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
+from tribar.gateway.limits.limited import Limited
 from tribar.gateway.middleware import RequestRecord, log_access
+from tribar.telemetry.loop_watchdog import LoopMetrics, LoopWatchdog
 from tribar.telemetry.metrics import metrics_text
 
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/v2/health/live", "/v2/health/ready"})
@@ -51,7 +56,8 @@ _process_log = logging.getLogger("tribar.process")
 class FrontEnd:
     """Serves a language model, a model repository, a pool of engines, or several of them on ``listener``.
 
-    ``directory`` is private to it.
+    ``directory`` is private to it. The language model runs on an engine of this server, or (``make_cluster``) on those
+    of a cluster.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class FrontEnd:
         edge: Edge,
         *,
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
+        make_cluster: Callable[[CollectorRegistry], LanguageModel] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
         make_pool: MakePool | None = None,
     ) -> None:
@@ -71,9 +78,13 @@ class FrontEnd:
         self._directory = directory
         self._edge = edge
         self._language_model = language_model
+        self._make_cluster = make_cluster
         self._make_models = make_models
         self._make_pool = make_pool
         self._registry = CollectorRegistry()
+        self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
+        self._stores = SharedStores(edge.stores, self._registry)
+        self._limiting = Limiting(edge.limiting, edge.rules, edge.keys, self._stores, self._registry)
         self._supervisor = ProcessSupervisor(
             Ledger(cores=machine.cores, memory_bytes=machine.memory_bytes),
             lambda name, line: _process_log.info("%s: %s", name, line),
@@ -90,13 +101,16 @@ class FrontEnd:
         """
         engine, models = self._engine(), self._models()
         pool = self._pool(engine)
-        served = StaticCatalog(_served(engine, pool))
+        served = StaticCatalog(self._served(engine, pool))
         self._handle_signals(functools.partial(self._reload, served, engine, pool))
         parts = [part for part in (engine, models, pool) if part is not None]
         catalog = DrainingCatalog(
             served,
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
+        await self._stores.open()
+        self._limiting.start()
+        self._watchdog.start()
         http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
@@ -109,14 +123,19 @@ class FrontEnd:
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
         finally:
+            self._watchdog.stop()
             catalog.drain()
             await asyncio.gather(*(part.stop(self._server.drain_timeout_s) for part in parts))
             await http.stop()
             for task in serving:
                 task.cancel()
+            await self._limiting.stop()
+            await self._stores.close()
         return 0
 
-    def _engine(self) -> HostedEngine | None:
+    def _engine(self) -> LanguageModel | None:
+        if self._make_cluster is not None:
+            return self._make_cluster(self._registry)
         if self._language_model is None:
             return None
         opened, resolved = self._language_model
@@ -130,15 +149,24 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
+    def _served(self, engine: LanguageModel | None, pool: HostedPool | None) -> dict[str, ServedModel]:
+        """What the gateway serves, by name."""
+        models = {} if pool is None else pool.served()
+        if engine is not None and (pool is None or not pool.takes_engine):
+            models[engine.name] = engine.served()
+        return {name: self._limited(model) for name, model in models.items()}
+
+    def _limited(self, model: ServedModel) -> ServedModel:
+        return replace(model, generator=Limited(model.generator, self._limiting.gate))
+
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
 
-    def _pool(self, engine: HostedEngine | None) -> HostedPool | None:
+    def _pool(self, engine: LanguageModel | None) -> HostedPool | None:
         if self._make_pool is None:
             return None
-        return self._make_pool(
-            self._registry, None if engine is None else (engine.resolved.name, engine.served().generator)
-        )
+        own = None if engine is None else (engine.name, engine.served().generator)
+        return self._make_pool(self._registry, own)
 
     def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
         keys = self._edge.keys
@@ -149,6 +177,8 @@ class FrontEnd:
             observe=_observe,
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
+            gate=self._limiting.gate,
+            usage=self._limiting.ledger,
             version=tribar.__version__,
         )
         return LastAnswers(app, catalog.is_leaving)
@@ -169,12 +199,12 @@ class FrontEnd:
             for task in ended:
                 task.result()
 
-    async def _reload(self, served: StaticCatalog, engine: HostedEngine | None, pool: HostedPool | None) -> None:
+    async def _reload(self, served: StaticCatalog, engine: LanguageModel | None, pool: HostedPool | None) -> None:
         """Read keys and upstreams again."""
         if self._edge.keys is not None:
             await asyncio.to_thread(self._edge.keys.reload)
         if pool is not None and await pool.reload(self._server.drain_timeout_s):
-            served.replace(_served(engine, pool))
+            served.replace(self._served(engine, pool))
 
     def _handle_signals(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Without anything to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
@@ -208,14 +238,6 @@ class FrontEnd:
         self._supervisor.kill_all()
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(128 + number)
-
-
-def _served(engine: HostedEngine | None, pool: HostedPool | None) -> dict[str, ServedModel]:
-    """What the gateway serves, by name."""
-    models = {} if pool is None else pool.served()
-    if engine is None or (pool is not None and pool.takes_engine):
-        return models
-    return {engine.resolved.name: engine.served()} | models
 
 
 async def _start(parts: Sequence[Hosted]) -> None:

@@ -5,17 +5,18 @@ import functools
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
 from tribar.app.engine_spec import engine_spec
 from tribar.app.model import OpenedModel
+from tribar.app.option_kinds import format_size
 from tribar.app.resolve import ResolvedConfig
 from tribar.app.supervisor import EX_CONFIG, ProcessSupervisor
 from tribar.core.errors import Internal
 from tribar.core.ports import ProcessSpec
-from tribar.core.requests import ModelCard
 from tribar.engine.client import EngineClient
 from tribar.engine.public_prefix import PublicPrefix
 from tribar.gateway.catalog import ServedModel
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class HostedEngine:
-    """Implements ``Hosted``. ``directory`` is private to the server: the engine's socket and spec lie there."""
+    """Implements ``LanguageModel``. ``directory`` is private to the server: the engine's socket and spec lie there."""
 
     def __init__(
         self,
@@ -62,18 +63,33 @@ class HostedEngine:
             functools.partial(UnixSocketChannel.connect, self._socket_path),
             opened.text,
             observer=EngineMetrics(EngineFamilies(registry), resolved.name),
-            public_prefix=_public_prefix(public_prefix, opened),
+            public_prefix=shared_prefix(public_prefix, opened),
         )
 
-    def served(self) -> ServedModel:
-        """What the gateway asks."""
-        tokens = self._opened.text.tokenizer
-        vocabulary = Vocabulary(tokens.token_bytes, tokens.special_ids, tokens.strips_leading_space)
-        return ServedModel(self._client, vocabulary)
+    @property
+    def name(self) -> str:
+        """See ``LanguageModel``."""
+        return self.resolved.name
 
-    def card(self) -> ModelCard:
-        """Raises ``Unavailable`` before it is ready."""
-        return self._client.card()
+    @property
+    def has_chat_template(self) -> bool:
+        """See ``LanguageModel``."""
+        return self._opened.has_chat_template
+
+    def served(self) -> ServedModel:
+        """See ``LanguageModel``."""
+        return ServedModel(self._client, vocabulary_of(self._opened))
+
+    def summary(self) -> Sequence[tuple[str, str]]:
+        """See ``LanguageModel``. Raises ``Unavailable`` before it is ready."""
+        card, runner = self._client.card(), self.resolved.runner_config
+        kv_bytes = self.resolved.kv_bytes * card.n_blocks // runner.n_blocks
+        return [
+            ("model", f"{card.name} ({card.architecture}), {self.resolved.runner} runner on {runner.device}"),
+            ("context", f"{card.max_model_len:,} tokens, at most {card.max_num_seqs} sequences at a time"),
+            ("KV cache", f"{format_size(kv_bytes)} for {(card.n_blocks - 1) * card.block_size:,} tokens"),
+            *(("note", note) for note in self.resolved.notes),
+        ]
 
     async def start(self) -> None:
         """Spawn the engine and return once it serves; never where it fails, which ``run`` tells."""
@@ -127,7 +143,14 @@ class HostedEngine:
             self._failed.set()
 
 
-def _public_prefix(text: str, opened: OpenedModel) -> PublicPrefix | None:
+def vocabulary_of(opened: OpenedModel) -> Vocabulary:
+    """The tokens of a model, as the gateway writes them."""
+    tokens = opened.text.tokenizer
+    return Vocabulary(tokens.token_bytes, tokens.special_ids, tokens.strips_leading_space)
+
+
+def shared_prefix(text: str, opened: OpenedModel) -> PublicPrefix | None:
+    """The operator's public prefix, if there is one."""
     if not text:
         return None
     prefix = PublicPrefix.of(text, opened.text)

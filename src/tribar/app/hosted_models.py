@@ -13,6 +13,7 @@ import tribar
 from tribar.app.config import ModelServerConfig
 from tribar.app.machine import MachineFacts
 from tribar.gateway.authentication import TenantOf, tenant_of
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.python.backend import PythonBackend
 from tribar.modelserver.backends.registry import BackendRegistry
 from tribar.modelserver.grpc.options import GrpcOptions
@@ -24,11 +25,16 @@ from tribar.modelserver.response_cache import ResponseCache
 from tribar.modelserver.scheduling.recorder import BUCKETS_S, Recorder
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
+from tribar.modelserver.tracing import Traces
 from tribar.modelserver.version_opener import VersionOpener
 from tribar.telemetry.inference import InferenceMetrics, InferenceSource
 
 _ENVELOPE_BYTES = 1 << 20
 """What a gRPC message may have beside the tensors that HTTP would allow."""
+
+
+_LAST_ANSWERS_S = 1.0
+"""Of the grace, for telling those who wait for a model that does not answer."""
 
 
 class HostedModels:
@@ -38,11 +44,13 @@ class HostedModels:
         self,
         config: ModelServerConfig,
         machine: MachineFacts,
+        gpus: tuple[int, ...],
         host: str,
         tenant_of_key: TenantOf | None,
         registry: CollectorRegistry,
     ) -> None:
         self._python = PythonBackend(registry)
+        self._traces = Traces(None if config.trace_file is None else Path(config.trace_file))
         self._service = ModelService(
             [Path(directory) for directory in config.model_repository],
             Control(
@@ -55,10 +63,12 @@ class HostedModels:
             VersionOpener(
                 n_cores=machine.cores,
                 cache=ResponseCache(config.response_cache_bytes) if config.response_cache_bytes else None,
+                traces=self._traces,
             ),
+            accelerators=Accelerators(gpus),
         )
         shared_memory = SharedMemory(is_enabled=config.allow_shared_memory)
-        settings = ServerSettings(logging.getLogger("tribar"))
+        settings = ServerSettings(logging.getLogger("tribar"), self._traces)
         self._http = HttpFront(
             self._service,
             max_body_bytes=config.max_tensor_bytes,
@@ -98,15 +108,16 @@ class HostedModels:
         await asyncio.Event().wait()
 
     async def stop(self, grace_s: float) -> None:
-        """Requests inside get ``grace_s``; models that take longer are left to the end of the process."""
+        """Requests inside get ``grace_s``; models that take longer fail theirs, and end with the process."""
         self._service.drain()
         self._python.close()
         await asyncio.gather(self._grpc.stop(grace_s), self._close_service(grace_s))
+        await self._traces.close()
 
     async def _close_service(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._service.close()
+                await self._service.close(max(0.0, timeout_s - _LAST_ANSWERS_S))
 
     def summary(self) -> dict[str, str]:
         """See ``Models``."""

@@ -1,8 +1,11 @@
 """What a front end hosts: a language model on its engine, a model repository."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from starlette.types import ASGIApp
+
+from tribar.gateway.catalog import ServedModel
 
 
 class Hosted(Protocol):
@@ -18,6 +21,28 @@ class Hosted(Protocol):
 
     async def stop(self, grace_s: float) -> None:
         """Take nothing new, give what runs ``grace_s``, end the rest."""
+        ...
+
+
+class LanguageModel(Hosted, Protocol):
+    """A language model, wherever it is computed."""
+
+    @property
+    def name(self) -> str:
+        """What requests call it."""
+        ...
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether it takes conversations."""
+        ...
+
+    def served(self) -> ServedModel:
+        """What the gateway asks."""
+        ...
+
+    def summary(self) -> Sequence[tuple[str, str]]:
+        """What the operator is told once it serves: labels and texts."""
         ...
 
 

@@ -15,11 +15,11 @@ import uvloop
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from tribar.app.accelerator import read_accelerator
+from tribar.app.accelerator import read_accelerator, read_gpus
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
 from tribar.app.front_end import FrontEnd, MakePool
-from tribar.app.hosting import Models
+from tribar.app.hosting import LanguageModel, Models
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import MachineFacts, read_machine
 from tribar.app.model import OpenedModel, open_model
@@ -27,6 +27,7 @@ from tribar.app.open_files import raise_open_files_limit
 from tribar.app.pool import HostedPool
 from tribar.app.pull import DownloadBar
 from tribar.app.resolve import ResolvedConfig, resolve
+from tribar.app.shared_stores import required_redis_url
 from tribar.core.errors import InvalidRequest
 from tribar.runtime.sources import DEFAULT_MODEL
 from tribar.telemetry.logs import LogFormat, configure_logging
@@ -49,14 +50,15 @@ def launch(config: ServeConfig) -> int:
     Raises a ``TribarError`` in one line for what keeps the server from starting.
     """
     started_s = time.monotonic()
-    _configure_logging(config.server)
+    set_up_logging(config.server)
     console, machine = Console(stderr=True), read_machine()
-    edge = Edge.of(config.server, max(1, raise_open_files_limit() - RESERVED_FILES))
+    edge = Edge.of(config, max(1, raise_open_files_limit() - RESERVED_FILES))
     listener = bind(config.server.host, config.server.port)
     try:
         if is_public(listener) and edge.keys is None:
             console.print(f"[yellow]warning:[/] {url_of(listener)} can be reached from the network, without a key")
-        language_model = None if _has_no_engine(config) else _language_model(config, machine)
+        is_gateway = config.cluster.role == "gateway"
+        has_engine = not (is_gateway or _has_no_engine(config))
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
             front_end = FrontEnd(
@@ -65,7 +67,8 @@ def launch(config: ServeConfig) -> int:
                 listener,
                 directory,
                 edge,
-                language_model=language_model,
+                language_model=open_and_resolve(config, machine) if has_engine else None,
+                make_cluster=_make_cluster(config, edge) if is_gateway else None,
                 make_models=_make_models(config, machine, edge),
                 make_pool=_make_pool(config),
             )
@@ -76,7 +79,8 @@ def launch(config: ServeConfig) -> int:
         listener.close()
 
 
-def _configure_logging(server: ServerConfig) -> None:
+def set_up_logging(server: ServerConfig) -> None:
+    """Logs as the settings say."""
     configure_logging(
         cast(LogFormat, server.log_format),
         stream=sys.stderr,
@@ -97,9 +101,23 @@ def _make_pool(config: ServeConfig) -> MakePool | None:
     return functools.partial(HostedPool, config.pool, tables) if tables.upstreams else None
 
 
-def _language_model(config: ServeConfig, machine: MachineFacts) -> tuple[OpenedModel, ResolvedConfig]:
+def _make_cluster(config: ServeConfig, edge: Edge) -> Callable[[CollectorRegistry], LanguageModel]:
+    """Of the model this reads the tokenizer only."""
+    url = required_redis_url(config.stores, "--role gateway")
+    from tribar.app.cluster import HostedCluster
+
+    return functools.partial(HostedCluster, url, config.cluster, fetch_and_open(config), edge.public_prefix)
+
+
+def fetch_and_open(config: ServeConfig) -> OpenedModel:
+    """The configured model, fetched where it is not here yet."""
     with DownloadBar(config.model.model or DEFAULT_MODEL) as bar:
-        opened = open_model(config.model, bar)
+        return open_model(config.model, bar)
+
+
+def open_and_resolve(config: ServeConfig, machine: MachineFacts) -> tuple[OpenedModel, ResolvedConfig]:
+    """The configured model, and the settings that it runs with on this machine."""
+    opened = fetch_and_open(config)
     accelerator = read_accelerator(config.engine.device, os.environ)
     return opened, resolve(config, machine, opened.facts, accelerator)
 
@@ -117,4 +135,5 @@ def _make_models(
         message = f"--model-repository needs {error.name}\ntry: pip install 'tribar[models]'"
         raise InvalidRequest(message, param="model_repository") from error
     tenant_of = None if edge.keys is None else edge.keys.tenant_of
-    return functools.partial(HostedModels, config.modelserver, machine, config.server.host, tenant_of)
+    gpus = read_gpus(os.environ)
+    return functools.partial(HostedModels, config.modelserver, machine, gpus, config.server.host, tenant_of)

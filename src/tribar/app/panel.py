@@ -7,19 +7,15 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from tribar.app.hosted_engine import HostedEngine
-from tribar.app.hosting import Models
-from tribar.app.option_kinds import format_size
+from tribar.app.hosting import LanguageModel, Models
 from tribar.app.pool import HostedPool
-from tribar.app.resolve import ResolvedConfig
-from tribar.core.requests import ModelCard
 
 
 def show_ready(
     console: Console,
     url: str,
     ready_s: float,
-    engine: HostedEngine | None,
+    engine: LanguageModel | None,
     models: Models | None,
     pool: HostedPool | None = None,
 ) -> None:
@@ -27,8 +23,8 @@ def show_ready(
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    if engine is not None:
-        _describe_engine(table, engine.resolved, engine.card())
+    for label, text in () if engine is None else engine.summary():
+        table.add_row(label, text)
     for part in (models, pool):
         for label, text in ({} if part is None else part.summary()).items():
             table.add_row(label, text)
@@ -36,7 +32,7 @@ def show_ready(
     console.print(Panel(table, title=f"tribar ready in {ready_s:.1f} s", title_align="left", expand=False))
     # Outside of the panel, so that it can be copied.
     if engine is not None:
-        first = _curl(engine.card(), url)
+        first = _curl(engine, url)
     elif pool is not None:
         first = f"curl {url}/v1/models"
     else:
@@ -44,19 +40,9 @@ def show_ready(
     console.print(first, soft_wrap=True, markup=False, highlight=False)
 
 
-def _describe_engine(table: Table, resolved: ResolvedConfig, card: ModelCard) -> None:
-    runner = resolved.runner_config
-    kv_bytes = resolved.kv_bytes * card.n_blocks // runner.n_blocks
-    table.add_row("model", f"{card.name} ({card.architecture}), {resolved.runner} runner on {runner.device}")
-    table.add_row("context", f"{card.max_model_len:,} tokens, at most {card.max_num_seqs} sequences at a time")
-    table.add_row("KV cache", f"{format_size(kv_bytes)} for {(card.n_blocks - 1) * card.block_size:,} tokens")
-    for note in resolved.notes:
-        table.add_row("note", note)
-
-
-def _curl(card: ModelCard, url: str) -> str:
-    body: dict[str, object] = {"model": card.name}
-    if card.has_chat_template:
+def _curl(model: LanguageModel, url: str) -> str:
+    body: dict[str, object] = {"model": model.name}
+    if model.has_chat_template:
         path, body["messages"] = "chat/completions", [{"role": "user", "content": "Hello!"}]
     else:
         path, body["prompt"], body["max_tokens"] = "completions", "Once upon a time", 32

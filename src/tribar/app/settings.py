@@ -6,18 +6,31 @@ A file is TOML with one table per room::
     max_num_seqs = 32
     kv_cache_memory = "2GiB"
 
+and arrays of tables where there may be any number of a thing (``[[limits]]``).
+
 The environment variable of ``max_num_seqs`` is ``TRIBAR_MAX_NUM_SEQS``, its flag ``--max-num-seqs``.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
-from tribar.app.config import EngineConfig, ModelConfig, ModelServerConfig, PoolConfig, ServeConfig, ServerConfig
+from tribar.app.config import (
+    ClusterConfig,
+    EngineConfig,
+    LimitingConfig,
+    ModelConfig,
+    ModelServerConfig,
+    PoolConfig,
+    ServeConfig,
+    ServerConfig,
+    StoresConfig,
+)
 from tribar.app.files import read_toml
 from tribar.app.option_kinds import Kind
 from tribar.app.pool_tables import TABLES, PoolTables, take_pool_tables
@@ -29,7 +42,13 @@ ROOMS: dict[str, type[Any]] = {
     "modelserver": ModelServerConfig,
     "pool": PoolConfig,
     "server": ServerConfig,
+    "stores": StoresConfig,
+    "cluster": ClusterConfig,
+    "limiting": LimitingConfig,
 }
+
+LISTS = ("limits",)
+"""Arrays of tables in the file, read by those who use them."""
 
 VARIABLE_PREFIX = "TRIBAR_"
 OTHER_VARIABLES = frozenset({"TRIBAR_CONFIG", "TRIBAR_CACHE", "TRIBAR_CPU_LEVEL", *KEY_VARIABLES})
@@ -88,13 +107,14 @@ def load_config(flags: Mapping[str, object], environ: Mapping[str, str], file: P
     Raises ``InvalidRequest`` naming the flag, the variable, or the file and its key.
     """
     document = {} if file is None else read_toml(file, "config")
+    lists = {name: _list(file, name, document.pop(name)) for name in LISTS if name in document}
     tables = PoolTables() if file is None else take_pool_tables(document, file)
-    values = {} if file is None else _from_file(document, file)
+    values = _from_file(file, document) if file is not None else {}
     values |= _from_environment(environ)
     for key, value in flags.items():
         if value is not None:
             values[key] = _read(options()[key], value, options()[key].flag)
-    return replace(_compose(values), pool_tables=tables if tables.upstreams else PoolTables())
+    return replace(_compose(values, lists), pool_tables=tables if tables.upstreams else PoolTables())
 
 
 def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
@@ -109,12 +129,14 @@ def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
     return _compose(values)
 
 
-def _compose(values: Mapping[str, object]) -> ServeConfig:
+def _compose(
+    values: Mapping[str, object], lists: Mapping[str, Sequence[Mapping[str, object]]] = MappingProxyType({})
+) -> ServeConfig:
     by_room: dict[str, dict[str, Any]] = {room: {} for room in ROOMS}
     for key, option in options().items():
         if key in values:
             by_room[option.room][option.field_name] = values[key]
-    return ServeConfig(**{room: cls(**by_room[room]) for room, cls in ROOMS.items()})
+    return ServeConfig(lists=lists, **{room: cls(**by_room[room]) for room, cls in ROOMS.items()})
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
@@ -133,14 +155,21 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     return values
 
 
-def _from_file(document: Mapping[str, Any], path: Path) -> dict[str, object]:
+def _list(path: Path | None, name: str, value: object) -> Sequence[Mapping[str, object]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InvalidRequest(f"{path}: {name} is written as tables: [[{name}]]", param=name)
+    return value
+
+
+def _from_file(path: Path, document: Mapping[str, Any]) -> dict[str, object]:
     known = options()
     values: dict[str, object] = {}
     for room, table in document.items():
         if room in known and room not in ROOMS:
             raise InvalidRequest(f"{path}: {room} belongs in the table [{known[room].room}]", param=room)
         if room not in ROOMS:
-            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, [*ROOMS, *TABLES])}", param=room)
+            known_tables = [*ROOMS, *LISTS, *TABLES]
+            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, known_tables)}", param=room)
         if not isinstance(table, dict):
             raise InvalidRequest(f"{path}: [{room}] must be a table, got {table!r}", param=room)
         for key, value in table.items():

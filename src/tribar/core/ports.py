@@ -1,11 +1,14 @@
 """The ports through which rooms meet. Implementations are bound in ``app``; nobody imports a sibling room."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Protocol
 
+from tribar.core.limits import Demand, Meter, Settlement, Verdict
 from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
+from tribar.core.usage import UsageCounts, UsageKey
 
 
 class Clock(Protocol):
@@ -52,6 +55,37 @@ class ModelCatalog(Protocol):
 
     def is_ready(self) -> bool:
         """Whether every model that was asked for can serve."""
+        ...
+
+
+class Buckets(Protocol):
+    """Counts what subjects use, against limits. Every call is atomic. Raises ``Unavailable`` while the store is away.
+
+    ``ticket`` is the holder of permits: unique for each request.
+    """
+
+    async def reserve(self, ticket: str, demands: Sequence[Demand]) -> Verdict:
+        """Take all demands (each of another meter), or none of them and say when they could be met."""
+        ...
+
+    async def settle(self, ticket: str, settlements: Sequence[Settlement]) -> None:
+        """Correct what was reserved by what was used, and give permits back."""
+        ...
+
+    async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
+        """Hold the ticket's permits of ``meters`` for another period: they lapse with whoever died holding them."""
+        ...
+
+
+class UsageLedger(Protocol):
+    """What tenants have used, kept. Raises ``Unavailable`` while the store is away."""
+
+    async def add(self, batch_id: str, counts: Mapping[UsageKey, UsageCounts]) -> None:
+        """Add all of ``counts`` or nothing. A batch whose id was added before changes nothing."""
+        ...
+
+    async def totals(self, tenant: str, first: date, last: date) -> Mapping[UsageKey, UsageCounts]:
+        """What ``tenant`` used from ``first`` to ``last``, both included, by day and model, in this order."""
         ...
 
 

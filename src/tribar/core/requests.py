@@ -170,13 +170,15 @@ class Prepared:
     """A request whose prompt has been counted; ``ids`` is None where an upstream tokenises.
 
     ``headers`` tell an HTTP client how its answer is made: names in lower case, both of printable ASCII. A layer that
-    has something to tell adds to those of the layer below it.
+    has something to tell adds to those of the layer below it. ``choice`` numbers the answers that are asked to one
+    prompt, from 0.
     """
 
     request: GenerateRequest
     n_tokens: int
     ids: tuple[int, ...] | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    choice: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

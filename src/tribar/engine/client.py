@@ -74,6 +74,11 @@ class EngineClient:
         finally:
             self._encoder.close()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be served."""
+        return self._card is not None
+
     async def wait_ready(self) -> ModelCard:
         """Wait until requests can be served."""
         while self._card is None:

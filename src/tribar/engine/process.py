@@ -12,17 +12,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
 from tribar.core.errors import Conflict, Internal, InvalidRequest, TribarError
 from tribar.core.parent import die_with_parent
+from tribar.core.requests import ModelCard
 from tribar.engine.grammar.compiler import GrammarCompiler
 from tribar.engine.loop import EngineLoop
 from tribar.engine.scheduler import Scheduler
 from tribar.engine.spec import EngineSpec
 from tribar.runtime.runners import create_runner
+from tribar.wire.channel import EngineEndpoint
 from tribar.wire.unix_socket import UnixSocketEndpoint
 
 EX_SOFTWARE = 70
@@ -43,8 +45,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _give_up(error.message, EX_SOFTWARE)
     except TribarError as error:
         return _give_up(error.message, EX_CONFIG)
+    endpoint.wake_on_signals()
+    return serve(endpoint, lambda: read_spec(options.spec))
+
+
+def serve(
+    endpoint: EngineEndpoint,
+    read: Callable[[], EngineSpec],
+    *,
+    on_ready: Callable[[ModelCard], None] = lambda _card: None,
+    on_stop: Callable[[], None] = lambda: None,
+) -> int:
+    """Load what ``read`` says and serve it on ``endpoint``, which this closes; the exit code.
+
+    ``on_ready`` is told once the model is loaded, ``on_stop`` in the signal handler, before the drain.
+    """
     try:
-        spec = read_spec(options.spec)
+        spec = read()
         grammars = GrammarCompiler(spec.vocabulary, endpoint.wake)
         runner = create_runner(spec.runner, spec.runner_config)
         info = runner.load()
@@ -52,8 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TribarError as error:
         endpoint.close()
         return _give_up(error.message, EX_CONFIG)
-    loop = EngineLoop(endpoint, scheduler, runner, spec.card(info), grammars, depth=info.depth)
-    _stop_on_signals(loop, spec.grace_s)
+    card = spec.card(info)
+    loop = EngineLoop(endpoint, scheduler, runner, card, grammars, depth=info.depth)
+    _stop_on_signals(loop, spec.grace_s, on_stop)
+    on_ready(card)
     try:
         loop.run()
     except Internal:  # the loop has logged it
@@ -79,11 +98,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _stop_on_signals(loop: EngineLoop, grace_s: float) -> None:
+def _stop_on_signals(loop: EngineLoop, grace_s: float, on_stop: Callable[[], None]) -> None:
     """SIGTERM and SIGINT: the first drains with the grace, the next one without."""
     graces_s = iter([grace_s])
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
+        on_stop()
         loop.stop(next(graces_s, 0.0))
 
     signal.signal(signal.SIGTERM, stop)

@@ -9,12 +9,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from tribar.core.ports import UsageLedger
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.dispatch import Dispatch
 from tribar.gateway.endpoint import Dialect, GenerateEndpoint
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.headers import NAMES as RATE_LIMIT_HEADERS
+from tribar.gateway.limits.layer import RateLimitHeaders
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
 from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
 from tribar.gateway.openai.models import Models
@@ -25,6 +29,7 @@ from tribar.gateway.pulse import Pulse
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
+from tribar.gateway.usage import UsageReport
 
 
 def build_app(
@@ -35,6 +40,8 @@ def build_app(
     observe: Observer = log_access,
     rooms: Mapping[str, ASGIApp] = MappingProxyType({}),
     tenant_of: TenantOf | None = None,
+    gate: LimitGate | None = None,
+    usage: UsageLedger | None = None,
     version: str = "0",
 ) -> ASGIApp:
     """The application over ``catalog``.
@@ -42,13 +49,15 @@ def build_app(
     ``metrics_text`` renders ``/metrics``; ``observe`` is told of every finished request (once, on the event loop, and
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
-    everybody in as the tenant "".
+    everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing; ``usage`` is told to
+    tenants, and None to nobody.
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, version), rooms)
+    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, gate or LimitGate(), usage, version), rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
+        Middleware(RateLimitHeaders),
         Middleware(Boundary, observe=observe, plain=frozenset(rooms)),
         Middleware(HeaderLimit, max_bytes=config.max_header_bytes),
         *([] if tenant_of is None else [Middleware(Authentication, tenant_of=tenant_of)]),
@@ -59,7 +68,12 @@ def build_app(
 
 
 def _routes(
-    catalog: GatewayCatalog, config: GatewayConfig, metrics_text: Callable[[], bytes], version: str
+    catalog: GatewayCatalog,
+    config: GatewayConfig,
+    metrics_text: Callable[[], bytes],
+    gate: LimitGate,
+    usage: UsageLedger | None,
+    version: str,
 ) -> list[BaseRoute]:
     operations = Operations(catalog, metrics_text)
     models = Models(catalog)
@@ -67,7 +81,7 @@ def _routes(
     room, pulse = BodyRoom(config.max_all_bodies_bytes), Pulse()
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
-        return GenerateEndpoint(dialect, catalog, config, room, pulse)
+        return GenerateEndpoint(dialect, catalog, config, room, pulse, gate)
 
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),
@@ -81,6 +95,7 @@ def _routes(
     return [
         *(Route(path, endpoint, methods=["POST"], name=path) for path, endpoint in posts.items()),
         Route("/v1/models", models.index),
+        Route("/v1/usage", UsageReport(usage).answer),
         Route("/v1/models/{name:path}", models.one),
         Route("/info", info.info),
         Route("/health", info.health),
@@ -101,6 +116,6 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            expose_headers=["X-Request-Id", "Retry-After", *RATE_LIMIT_HEADERS],
         )
     ]

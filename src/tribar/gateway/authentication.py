@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tribar.core.errors import Unauthenticated
+from tribar.gateway.key_id import key_id
 
 TenantOf = Callable[[bytes], str | None]
 """The tenant that a key belongs to; None for a key that is not valid. The key is as sent: any bytes, any length."""
@@ -14,7 +15,9 @@ OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 
 
 class Authentication:
-    """Lets requests with a valid key pass, as ``scope["state"]["tenant"]``; refuses the others before their body.
+    """Lets requests with a valid key pass; refuses the others before their body.
+
+    What is known of the asker is left in ``scope["state"]``: ``tenant``, and ``key_id``.
 
     A preflight never gets here: the CORS layer outside answers it. Keys reach no log, no metric and no message.
     """
@@ -28,6 +31,7 @@ class Authentication:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             values = [value for name, value in scope["headers"] if name == b"authorization"]
             scope["state"]["tenant"] = tenant_of(values, self._tenant_of)
+            scope["state"]["key_id"] = key_id(_bearer_token(values))
         await self._app(scope, receive, send)
 
 

@@ -16,18 +16,15 @@ MAX_DEADLINE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``tenant`` is empty where no keys are configured; ``expires_s`` is a monotonic time, None is "never".
+    """``tenant`` and ``key`` (an id, not the key itself) are empty where no keys are configured.
 
-    ``may_shrink``: a smaller model may answer under pressure.
+    ``expires_s`` is a monotonic time, None is "never". ``may_shrink``: a smaller model may answer under pressure.
     """
 
     tenant: str = ""
     expires_s: float | None = None
+    key: str = ""
     may_shrink: bool = False
-
-
-NOBODY = Caller()
-"""Whose request is left as it is."""
 
 
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
@@ -40,7 +37,8 @@ def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
             message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
-    return Caller(scope["state"].get("tenant", ""), expires_s, _may_shrink(_values(scope, SHRINK_HEADER)))
+    state, may_shrink = scope["state"], _may_shrink(_values(scope, SHRINK_HEADER))
+    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), may_shrink)
 
 
 def _values(scope: Mapping[str, Any], header: str) -> list[str]:

@@ -25,10 +25,14 @@ from tribar.gateway.answer import AnswerWriter, Choice, total_usage
 from tribar.gateway.body import BodyRoom
 from tribar.gateway.body_reader import BodyReader
 from tribar.gateway.call import AnswerHead, C
-from tribar.gateway.caller import OnBehalf, caller_of
+from tribar.gateway.caller import Caller, OnBehalf, caller_of
 from tribar.gateway.catalog import GatewayCatalog, named_or_only
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.guard import Lifeline
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.layer import STATE as VISIT
+from tribar.gateway.limits.rules import Subject
+from tribar.gateway.limits.visit import Visit
 from tribar.gateway.merge import merge
 from tribar.gateway.problem import as_tribar, error_json
 from tribar.gateway.pulse import Pulse
@@ -70,28 +74,34 @@ class GenerateEndpoint(Generic[C]):
         config: GatewayConfig,
         room: BodyRoom,
         pulse: Pulse,
+        gate: LimitGate,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        """``room`` and ``pulse`` are shared by all endpoints."""
+        """``room``, ``pulse`` and ``gate`` are shared by all endpoints."""
         self._dialect = dialect
         self._catalog = catalog
         self._config = config
         self._clock_s = clock_s
         self._reader = BodyReader(dialect.body, config, room)
         self._pulse = pulse
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        work = await self._read(scope, receive)
-        if work.is_streamed:
-            await self._stream(work, receive, send)
-            return
-        async with Lifeline(receive):
-            body, headers = await work.collect()
-        await Response(body, headers=_joined(headers), media_type="application/json")(scope, receive, send)
-
-    async def _read(self, scope: Scope, receive: Receive) -> "_Work[C]":
         caller = caller_of(scope, time.monotonic())
+        self._gate.check(Subject(key=caller.key, tenant=caller.tenant))
+        work = await self._read(scope, receive, caller)
+        subject = Subject(key=caller.key, tenant=caller.tenant, model=work.model)
+        async with self._gate.visit(subject, work.n) as visit:
+            scope["state"][VISIT] = visit
+            if work.is_streamed:
+                await self._stream(work, visit, receive, send)
+                return
+            async with Lifeline(receive):
+                body, headers = await work.collect(visit)
+            await Response(body, headers=_joined(headers), media_type="application/json")(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive, caller: Caller) -> "_Work[C]":
         parse = partial(self._parse, trace_id=scope["state"]["request_id"])
         model, call, vocabulary = await self._reader.read(scope, receive, parse)
         return _Work(OnBehalf(model, caller), call, partial(self._writer, vocabulary))
@@ -114,7 +124,7 @@ class GenerateEndpoint(Generic[C]):
         answer_id = f"{self._dialect.id_prefix}{secrets.token_hex(16)}"
         return self._dialect.make_writer(AnswerHead(call, prepared, vocabulary, answer_id, int(self._clock_s())))
 
-    async def _stream(self, work: "_Work[C]", receive: Receive, send: Send) -> None:
+    async def _stream(self, work: "_Work[C]", visit: Visit, receive: Receive, send: Send) -> None:
         config = self._config
         lifeline = Lifeline(receive)
         sink = EventSink(
@@ -129,7 +139,7 @@ class GenerateEndpoint(Generic[C]):
             async with lifeline:
                 sink.open()
                 try:
-                    await work.pump(sink)
+                    await work.pump(sink, visit)
                 finally:
                     sink.close()
         except Exception as error:
@@ -144,33 +154,34 @@ class _Work(Generic[C]):
     Prompts that the answer does not show are let go when they have been sent: they may be larger than all the rest.
     """
 
-    __slots__ = ("_call", "_generator", "_make_writer", "_n", "is_streamed")
+    __slots__ = ("_call", "_generator", "_make_writer", "is_streamed", "model", "n")
 
     def __init__(
         self, generator: TextGenerator, call: C, make_writer: Callable[[C, Sequence[Prepared]], AnswerWriter]
     ) -> None:
         self.is_streamed = call.stream
+        self.model = call.requests[0].model
+        self.n = call.n
         self._generator = generator
         self._call: C | None = call
         self._make_writer = make_writer
-        self._n = call.n
 
-    async def collect(self) -> tuple[bytes, Headers]:
+    async def collect(self, visit: Visit) -> tuple[bytes, Headers]:
         """The answer as a whole, and its headers."""
-        writer, streams, headers = await self._begin()
+        writer, streams, headers = await self._begin(visit)
         choices = [Choice() for _ in streams]
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
                 headers += delta.headers
-        usage = total_usage([choice.finish for choice in choices], self._n)
+        usage = total_usage([choice.finish for choice in choices], self.n)
         if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
             return await asyncio.to_thread(writer.whole, choices, usage), headers
         return writer.whole(choices, usage), headers
 
-    async def pump(self, sink: EventSink) -> None:
+    async def pump(self, sink: EventSink, visit: Visit) -> None:
         """The answer piece by piece."""
-        writer, streams, headers = await self._begin()
+        writer, streams, headers = await self._begin(visit)
         sink.add_headers(headers)
         finishes: list[Finish | None] = [None] * len(streams)
         last = b""  # goes out with the tail
@@ -183,9 +194,9 @@ class _Work(Generic[C]):
                     last = events
                 elif events:
                     await sink.write(events)
-        await sink.finish(last + writer.tail(total_usage(finishes, self._n)))
+        await sink.finish(last + writer.tail(total_usage(finishes, self.n)))
 
-    async def _begin(self) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]], Headers]:
+    async def _begin(self, visit: Visit) -> tuple[AnswerWriter, list[AsyncGenerator[Delta, None]], Headers]:
         """Writer, headers, and one generation per choice. A prompt is tokenised once, whatever ``n`` is."""
         call, self._call = self._call, None
         assert call is not None, "a call runs once"
@@ -197,6 +208,7 @@ class _Work(Generic[C]):
             prepared += [_for_choice(one, choice) for choice in range(call.n)]
         _check_scores(prepared)
         writer = self._make_writer(call if call.shows_prompt else call.without_prompts(), prepared)
+        await visit.admit()
         streams = [self._generator.generate(one) for one in prepared]
         headers = prepared[0].headers
         if not call.shows_prompt:
@@ -242,7 +254,9 @@ def _check_scores(prepared: Sequence[Prepared]) -> None:
 
 def _for_choice(prepared: Prepared, i: int) -> Prepared:
     seed = prepared.request.sampling.seed
-    if i == 0 or seed is None:
+    if i == 0:
         return prepared
+    if seed is None:
+        return replace(prepared, choice=i)
     sampling = replace(prepared.request.sampling, seed=choice_seed(seed, i))
-    return replace(prepared, request=replace(prepared.request, sampling=sampling))
+    return replace(prepared, choice=i, request=replace(prepared.request, sampling=sampling))

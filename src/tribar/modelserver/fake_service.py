@@ -82,6 +82,16 @@ class FakeService:
             for model in found
         ]
 
+    def check_request(self, request: InferRequest) -> None:
+        """As ``Service``: only whether there is such a model, and whether its inputs have these types and ranks."""
+        model = self._model(request.model_name, request.model_version)
+        for tensor in request.inputs:
+            spec = model.signature.inputs.get(tensor.name)
+            if spec is not None and (
+                tensor.datatype is not spec.datatype or len(tensor.shape) != len(model.signature.full_shape(spec))
+            ):
+                raise InvalidRequest(f"input '{tensor.name}' has another type or shape", param=tensor.name)
+
     async def infer(self, request: InferRequest) -> InferResponse:
         """As ``Service``, without checks of the inputs."""
         model = self._model(request.model_name, request.model_version)

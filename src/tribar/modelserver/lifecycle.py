@@ -13,7 +13,8 @@ from tribar.modelserver.load_waits import LoadWaits
 from tribar.modelserver.loading import ModelLoader, Source
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.names import check_model_name
-from tribar.modelserver.resizing import resized_count
+from tribar.modelserver.resizing import differs_in_count
+from tribar.modelserver.scheduling.base import PATIENCE_S
 from tribar.modelserver.served_model import ServedModel, reason_of
 from tribar.modelserver.service import IndexEntry, LoadParameter
 
@@ -34,15 +35,24 @@ class ModelLifecycle:
     """Every name that is, was or should be loaded. A load whose caller leaves goes on."""
 
     def __init__(
-        self, loader: ModelLoader, make_control: Callable[[tuple[str, ...]], ModelControl], *, max_loading: int = 4
+        self,
+        loader: ModelLoader,
+        make_control: Callable[[tuple[str, ...]], ModelControl],
+        *,
+        max_loading: int = 4,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """``make_control`` gives the models of a chain (see ``ExplicitControl``) what they load others with."""
+        """``make_control`` gives the models of a chain (see ``ExplicitControl``) what they load others with.
+
+        ``patience_s`` is how long an unloaded model may give no answer to those inside.
+        """
         self._loader = loader
         self._make_control = make_control
         self._slots = asyncio.Semaphore(max_loading)
         self._served: dict[str, ServedModel] = {}
         self._changes: set[asyncio.Task[None]] = set()
         self._waits = LoadWaits()
+        self._patience_s = patience_s
         self._is_closing = False
 
     @property
@@ -91,9 +101,13 @@ class ModelLifecycle:
             rows += served.rows() if served is not None else [IndexEntry(name)]
         return rows
 
-    async def close(self) -> None:
-        """Stop loading, refuse new requests, and wait until those inside have been answered. Idempotent."""
+    async def close(self, patience_s: float) -> None:
+        """Stop loading, refuse new requests, and wait until those inside have been answered. Idempotent.
+
+        They fail where a model gives no answer for ``patience_s``.
+        """
         self._is_closing = True
+        self._patience_s = patience_s
         for change in self._changes:
             change.cancel()
         await asyncio.gather(*self._changes, return_exceptions=True)
@@ -232,7 +246,7 @@ class ModelLifecycle:
             task.add_done_callback(partial(self._on_drained, served))
 
     async def _drain(self, served: ServedModel, model: Model) -> None:
-        await model.close()
+        await model.close(self._patience_s)
         served.gone(model.version)
         await self._forget_if_gone(served)
 
@@ -269,7 +283,9 @@ def _compare(
         elif model.identity == identity:
             kept.append(model)
         elif (
-            model.can_resize and model.identity.files == identity.files and resized_count(model.written, source.config)
+            model.can_resize
+            and model.identity.files == identity.files
+            and differs_in_count(model.written, source.config)
         ):
             resized.append(model)
         else:

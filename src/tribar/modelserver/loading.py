@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelVersionPolicy
 
 from tribar.core.errors import Internal, InvalidRequest, TribarError, Unsupported
 from tribar.core.inference import InferRequest
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.base import AsyncResponses, Backend, ModelControl
 from tribar.modelserver.model import Identity, Model
 from tribar.modelserver.model_config import (
@@ -29,6 +30,7 @@ from tribar.modelserver.model_config import (
 )
 from tribar.modelserver.model_config.inspection import CONFIG_FILE
 from tribar.modelserver.model_config.model_files import check_model_files
+from tribar.modelserver.model_config.validation import check_offered
 from tribar.modelserver.model_config.versions import ignored_directories
 from tribar.modelserver.repository.fingerprint import Fingerprint, take_fingerprint
 from tribar.modelserver.repository.folders import ModelFolder, ModelFolders
@@ -124,15 +126,15 @@ class ModelLoader:
         open_scheduler: OpenScheduler,
         executor: Executor,
         infer: Callable[[InferRequest], AsyncResponses],
-        gpus: Sequence[int] = (),
+        accelerators: Accelerators,
     ) -> None:
-        """``infer`` asks any model of this server; ``gpus`` are the ids of this machine's."""
+        """``infer`` asks any model of this server."""
         self._folders = folders
         self._backends = backends
         self._open_scheduler = open_scheduler
         self._executor = executor
         self._infer = infer
-        self._gpus = gpus
+        self._accelerators = accelerators
 
     async def names(self) -> list[str]:
         """Of all models in the repository, sorted."""
@@ -220,13 +222,16 @@ class ModelLoader:
     def _complete_plan(self, source: Source, version: str, control: ModelControl) -> VersionPlan:
         name, folder = source.folder.name, source.folder.path
         backends = frozenset(self._backends)
-        fill = partial(complete, name=name, directory=folder, gpus=self._gpus, backends=backends)
-        config = fill(source.config)
+        check_offered(source.config, name=name)
+        fill = partial(complete, name=name, directory=folder, backends=backends)
+        # the first time to learn the backend, which tells what KIND_AUTO is
+        backend = self._backends[fill(source.config, gpus=None).backend]
+        gpus = self._accelerators.gpus_of(backend)
+        config = fill(source.config, gpus=gpus)
         check_model_files(config, folder, [int(version)])
-        backend = self._backends[config.backend]
         directory = folder / version
-        config = fill(backend.complete(directory, config))
-        validate(config, name=name, directory=folder, backends=backends, gpus=self._gpus)
+        config = fill(backend.complete(directory, config), gpus=gpus)
+        validate(config, name=name, directory=folder, backends=backends, gpus=gpus)
         signature = signature_of(config, versions=[int(version)], labels=read_labels(config, folder))
         return VersionPlan(
             version=version,

@@ -7,9 +7,10 @@ from typing import Protocol, runtime_checkable
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from tribar.modelserver.model_config.platforms import instance_count
 from tribar.modelserver.repository.fingerprint import FileStamp
 from tribar.modelserver.request_check import RequestCheck
-from tribar.modelserver.scheduling.base import ModelScheduler
+from tribar.modelserver.scheduling.base import PATIENCE_S, ModelScheduler
 from tribar.modelserver.scheduling.recorder import Recorder
 from tribar.modelserver.signature import Signature
 
@@ -86,23 +87,24 @@ class Model:
 
     @property
     def can_resize(self) -> bool:
-        """Whether ``resize`` can be called."""
-        return isinstance(self.scheduler, Resizable)
+        """Whether ``resize`` can be called: not where every one of several GPUs has instances of its own."""
+        return isinstance(self.scheduler, Resizable) and len(self.config.instance_group[0].gpus) <= 1
 
     async def resize(self, written: ModelConfig, identity: Identity) -> None:
         """Follow a configuration that differs in the one instance group's count. Raises a ``TribarError``."""
         assert isinstance(self.scheduler, Resizable)
-        n_instances = max(1, written.instance_group[0].count)
-        await self.scheduler.resize(n_instances)
         config = ModelConfig()
         config.CopyFrom(self.config)
-        config.instance_group[0].count = n_instances
+        group = config.instance_group[0]
+        group.count = written.instance_group[0].count
+        group.count = instance_count(group, config.backend)
+        await self.scheduler.resize(group.count)
         self.config, self.written, self.identity = config, written, identity
 
-    async def close(self) -> None:
-        """Finish the requests inside, then free instances and files. Never raises."""
+    async def close(self, patience_s: float = PATIENCE_S) -> None:
+        """Finish the requests inside as ``ModelScheduler.close``, then free instances and files. Never raises."""
         try:
-            await self.scheduler.close()
+            await self.scheduler.close(patience_s)
         except Exception:
             _log.exception("model '%s' version %s failed to close", self.name, self.version)
         finally:

@@ -12,6 +12,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tribar.core.errors import DeadlineExceeded, InvalidRequest, NotFound, TribarError, Unavailable, Unsupported
 from tribar.core.inference import InferRequest, InferResponse
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.base import Backend
 from tribar.modelserver.explicit_control import ExplicitControl
 from tribar.modelserver.lifecycle import RETRY_AFTER_S, STOPPING, ModelLifecycle
@@ -20,7 +21,7 @@ from tribar.modelserver.model import Model
 from tribar.modelserver.outlets import FutureOutlet, StreamOutlet
 from tribar.modelserver.repository.control import ALL_MODELS, Control, ControlMode
 from tribar.modelserver.repository.folders import ModelFolders
-from tribar.modelserver.scheduling.base import Outlet
+from tribar.modelserver.scheduling.base import PATIENCE_S, Outlet
 from tribar.modelserver.scheduling.recorder import Recorder
 from tribar.modelserver.service import IndexEntry, LoadParameter
 from tribar.modelserver.signature import Signature
@@ -40,20 +41,34 @@ class ModelService:
         backends: Mapping[str, Backend],
         open_scheduler: OpenScheduler,
         *,
-        gpus: Sequence[int] = (),
+        accelerators: Accelerators | None = None,
         max_loading: int = 4,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """Up to ``max_loading`` models load at the same time. Raises ``InvalidRequest`` for what is no directory."""
+        """Up to ``max_loading`` models load at the same time; without ``accelerators`` all on the CPU.
+        An unloaded model that gives no answer for ``patience_s`` is ended, and requests inside fail.
+
+        Raises ``InvalidRequest`` for what is no directory.
+        """
         self._control = control
         self._loop = asyncio.get_running_loop()
         # a version of each loading model is read at a time, and while all of them are the index still has a thread
         self._executor = ThreadPoolExecutor(max_loading + 1, thread_name_prefix="tribar-models")
         self._loader = ModelLoader(
-            ModelFolders(repositories), backends, open_scheduler, self._executor, self._inner_stream, gpus
+            ModelFolders(repositories),
+            backends,
+            open_scheduler,
+            self._executor,
+            self._inner_stream,
+            accelerators or Accelerators(),
         )
         self._lifecycle = ModelLifecycle(
-            self._loader, lambda chain: ExplicitControl(self._lifecycle, control.mode, chain), max_loading=max_loading
+            self._loader,
+            lambda chain: ExplicitControl(self._lifecycle, control.mode, chain),
+            max_loading=max_loading,
+            patience_s=patience_s,
         )
+        self._patience_s = patience_s
         self._explicit = ExplicitControl(self._lifecycle, control.mode)
         self._watch = RepositoryWatch(self._loader, self._lifecycle, control.poll_interval_s)
         self._watching: asyncio.Task[None] | None = None
@@ -79,15 +94,21 @@ class ModelService:
         if not self._n_inside:
             self._emptied.set()
 
-    async def close(self) -> None:
-        """Refuse new requests and loads, answer those inside, free everything. Idempotent."""
+    async def close(self, patience_s: float | None = None) -> None:
+        """Refuse new requests and loads, answer those inside, free everything. Idempotent.
+
+        What is inside after ``patience_s`` (by default the service's) fails with ``Unavailable``.
+        """
         self.drain()
+        patience_s = self._patience_s if patience_s is None else patience_s
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
-        await self._emptied.wait()
-        await self._lifecycle.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._emptied.wait()
+        await self._lifecycle.close(0.0 if self._n_inside else patience_s)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def is_live(self) -> bool:
@@ -130,6 +151,10 @@ class ModelService:
         except (NotFound, Unavailable):
             text = f"requested model version is not available for model '{name}'"
             raise InvalidRequest(text, param="model_version") from None
+
+    def check_request(self, request: InferRequest) -> None:
+        """As ``Service``."""
+        self._entered(request).check(request)
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """As ``Service``."""

@@ -10,7 +10,11 @@ from tribar.core.tensors import DataType, Tensor
 
 MAX_WAITING_RESPONSES = 16_384
 MAX_WAITING_BYTES = 256 << 20
-"""How far a reader may fall behind a decoupled model: neither can be asked to wait."""
+"""How far a reader may fall behind a model that does not wait for it (see ``watch``)."""
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 class FutureOutlet:
@@ -26,6 +30,9 @@ class FutureOutlet:
         """``restored`` reshapes outputs, None where there is nothing to do."""
         self._future = future
         self._restored = restored
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        """As ``Outlet``: the one response is the last."""
 
     def respond(self, response: InferResponse) -> None:
         """As ``Outlet``."""
@@ -57,7 +64,12 @@ class StreamOutlet:
         self._waiting: deque[tuple[InferResponse | TribarError, int]] = deque()
         self._n_bytes = 0
         self._arrived = asyncio.Event()
-        self._is_ended = False
+        self._is_ended = self._is_released = False
+        self._taken: Callable[[], None] = _nothing
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        """As ``Outlet``."""
+        self._taken = taken
 
     def respond(self, response: InferResponse) -> None:
         """As ``Outlet``."""
@@ -67,6 +79,8 @@ class StreamOutlet:
 
     def fail(self, error: TribarError, *, is_final: bool) -> None:
         """As ``Outlet``."""
+        if is_final:
+            self._release()
         self._put(error if is_final else self._make_failed(error), is_final=is_final)
 
     async def next(self) -> InferResponse:
@@ -78,14 +92,19 @@ class StreamOutlet:
         self._n_bytes -= n_bytes
         if isinstance(answer, TribarError):
             raise answer
+        if not self._is_released:
+            self._taken()
         return answer
 
     def _put(self, answer: InferResponse | TribarError, *, is_final: bool) -> None:
         if self._is_ended:
+            self._taken()
             return
         n_bytes = sum(map(_n_bytes, answer.outputs)) if isinstance(answer, InferResponse) else 0
         is_over = len(self._waiting) >= self._max_responses or self._n_bytes + n_bytes > self._max_bytes
         if self._waiting and is_over:
+            self._release()
+            self._taken()
             self._waiting.clear()
             answer, n_bytes, is_final = Overloaded("the reader fell too far behind the model's responses"), 0, True
             self._n_bytes = 0
@@ -93,6 +112,13 @@ class StreamOutlet:
         self._waiting.append((answer, n_bytes))
         self._n_bytes += n_bytes
         self._arrived.set()
+
+    def _release(self) -> None:
+        """What waits may still be read or not, but who sends more need not wait for that."""
+        if not self._is_released:
+            self._is_released = True
+            for _ in self._waiting:
+                self._taken()
 
 
 def _n_bytes(tensor: Tensor) -> int:

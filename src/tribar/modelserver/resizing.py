@@ -3,14 +3,14 @@
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 
-def resized_count(old: ModelConfig, new: ModelConfig) -> int | None:
-    """The new number, which can be reached while the model serves; None where anything else differs.
+def differs_in_count(old: ModelConfig, new: ModelConfig) -> bool:
+    """Whether ``new`` is ``old`` but for the count of its one instance group.
 
-    Several groups have their instances in places of their own, so only a single one can be resized.
+    Several groups have their instances in places of their own.
     """
     if len(old.instance_group) != 1 or len(new.instance_group) != 1:
-        return None
-    return max(1, new.instance_group[0].count) if _without_count(old) == _without_count(new) else None
+        return False
+    return bool(_without_count(old) == _without_count(new))
 
 
 def _without_count(config: ModelConfig) -> ModelConfig:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tribar.core.errors import InvalidRequest, NotFound, TribarError, Unavailable
+from tribar.core.errors import NotFound, TribarError, Unavailable
 from tribar.modelserver.model import Model
 from tribar.modelserver.repository.fingerprint import Fingerprint
 from tribar.modelserver.service import IndexEntry
+from tribar.modelserver.version_number import version_number
 
 UNLOADED = "unloaded"
 MAX_STANDINGS = 256
@@ -169,17 +170,6 @@ class ServedModel:
         lost = sorted((v for v, item in self._standings.items() if item.state is State.UNAVAILABLE), key=int)
         for version in lost[: max(0, len(self._standings) - MAX_STANDINGS)]:
             del self._standings[version]
-
-
-def version_number(version: str) -> str:
-    """As the repository writes it: ``01`` asks for 1. Raises ``InvalidRequest``."""
-    if not (version.isascii() and version.isdigit()) or len(version) > 20:
-        raise InvalidRequest(
-            f"failed to get model version from specified version string '{version[:40]}', "
-            "version should be an integral value >= 0",
-            param="model_version",
-        )
-    return str(int(version))
 
 
 _STATUS_TEXTS = {

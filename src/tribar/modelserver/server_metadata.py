@@ -15,6 +15,7 @@ EXTENSIONS: Final = (
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
     "logging",
 )
 """Names of the protocol's extensions (Triton's documentation of its protocol)."""

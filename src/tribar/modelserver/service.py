@@ -61,6 +61,10 @@ class Service(Protocol):
         """
         ...
 
+    def check_request(self, request: InferRequest) -> None:
+        """Raise what ``infer`` would say at once. Of inputs only names, types and shapes are looked at."""
+        ...
+
     async def infer(self, request: InferRequest) -> InferResponse:
         """The one response of a model that is not decoupled. Cancelling the call frees what it held.
 

@@ -10,22 +10,26 @@ from tribar.modelserver.response_cache import ResponseCache
 from tribar.modelserver.scheduling.instance_groups import Placement, placements, resized, thread_shares
 from tribar.modelserver.scheduling.instance_scheduler import InstanceScheduler
 from tribar.modelserver.scheduling.policy import batching_policy
+from tribar.modelserver.tracing import Traces
 from tribar.modelserver.warmup import WarmupSample, warm_up, warmup_samples
 
 
 class VersionOpener:
-    """An ``OpenScheduler``. ``n_cores`` are split between the instances of each model; ``cache`` is every model's."""
+    """An ``OpenScheduler``. ``n_cores`` are split between the instances of each model.
 
-    def __init__(self, *, n_cores: int, n_gpus: int = 0, cache: ResponseCache | None = None) -> None:
+    ``cache`` and ``traces`` are every model's.
+    """
+
+    def __init__(self, *, n_cores: int, cache: ResponseCache | None = None, traces: Traces | None = None) -> None:
         self._n_cores = n_cores
-        self._n_gpus = n_gpus
         self._cache = cache
+        self._traces = traces
         self._generations = count()
 
     async def __call__(self, plan: VersionPlan) -> InstanceScheduler:
         """Raises a ``TribarError`` with the reason where one instance fails. None is left then, nor when cancelled."""
         samples = await asyncio.to_thread(warmup_samples, plan.config, plan.signature, plan.directory.parent)
-        places = placements(plan.config, self._n_gpus)
+        places = placements(plan.config)
         opener = _InstanceOpener(plan, places, thread_shares(self._n_cores, max(1, len(places))), samples)
         instances = await _all_or_none(opener, len(places))
         return InstanceScheduler(
@@ -38,6 +42,7 @@ class VersionOpener:
             preserves_order=plan.config.dynamic_batching.preserve_ordering,
             cache=self._cache if plan.config.response_cache.enable else None,
             generation=next(self._generations),
+            traces=self._traces,
         )
 
 

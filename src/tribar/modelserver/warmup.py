@@ -1,6 +1,6 @@
 """Warm-up samples: requests that every instance runs before its model is ready (``model_warmup``)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,15 +63,24 @@ class _WarmupReply:
     def __init__(self, request: InferRequest) -> None:
         self.request = request
         self.error: TribarError | None = None
+        self._taken: Callable[[], None] = _nothing
 
     def is_cancelled(self) -> bool:
         return False
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        self._taken = taken
+
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """The answer is of no interest."""
+        self._taken()
 
     def fail(self, error: TribarError, *, is_final: bool = True) -> None:
         self.error = error
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 def _sample(warmup: ModelWarmup, model: str, signature: Signature, model_directory: Path) -> WarmupSample:

@@ -37,6 +37,7 @@ class LineHandler(logging.Handler):
         self._n_waiting_chars = 0
         self._n_dropped = 0
         self._is_writing = False
+        self._is_broken = False
         self._is_hurried = False
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -54,23 +55,21 @@ class LineHandler(logging.Handler):
             self.handleError(record)
             return
         with self._changed:
+            was_busy = self._has_work()
             if self._n_waiting_chars + len(line) > self._max_waiting_chars or self._is_closed:
                 self._n_dropped += 1
-                return
-            self._lines.append(line)
-            self._n_waiting_chars += len(line)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write_for_ever, name="tribar-log", daemon=True)
-                self._thread.start()
-            elif len(self._lines) == 1:
-                self._changed.notify_all()
+            else:
+                self._lines.append(line)
+                self._n_waiting_chars += len(line)
+            if not was_busy and not self._is_closed:
+                self._wake()
 
     def flush(self) -> None:
         """Wait until everything is written, but no longer than ``FLUSH_S``."""
         with self._changed:
             self._is_hurried = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._lines and not self._is_writing, FLUSH_S)
+            self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, FLUSH_S)
             self._is_hurried = False
 
     def close(self) -> None:
@@ -81,22 +80,33 @@ class LineHandler(logging.Handler):
             self._changed.notify_all()
         super().close()
 
+    def _has_work(self) -> bool:
+        """Lines to write, or drops to tell of: without a further line, but not over and over to nobody."""
+        return bool(self._lines) or (self._n_dropped > 0 and not self._is_broken)
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_for_ever, name="tribar-log", daemon=True)
+            self._thread.start()
+        else:
+            self._changed.notify_all()
+
     def _write_for_ever(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._lines or self._is_closed)
+                self._changed.wait_for(lambda: self._has_work() or self._is_closed)
                 self._changed.wait_for(lambda: self._is_hurried or self._is_closed, LINGER_S)
-                if not self._lines:
+                if not self._has_work():
                     return
                 lines, self._lines = self._lines, deque()
                 n_dropped, self._n_dropped = self._n_dropped, 0
                 self._is_writing = True
-            if n_dropped:
-                lines.append(self._tell(n_dropped))
-            is_written = self._write("".join(lines).encode(errors="backslashreplace"))
+            text = "".join(lines) + (self._tell(n_dropped) if n_dropped else "")
+            is_written = self._write(text.encode(errors="backslashreplace"))
             with self._changed:
                 self._n_waiting_chars = sum(map(len, self._lines))
-                self._n_dropped += 0 if is_written else len(lines)
+                self._n_dropped += 0 if is_written else len(lines) + n_dropped
+                self._is_broken = not is_written
                 self._is_writing = False
                 self._changed.notify_all()
 

@@ -74,26 +74,27 @@ class EngineMetrics:
     Counters only grow, also when the engine restarts and its own counts begin again at 0.
     """
 
-    def __init__(self, families: EngineFamilies, model: str) -> None:
+    def __init__(
+        self,
+        families: EngineFamilies,
+        model: str,
+        latest: "dict[EngineMetrics, EngineSnapshot] | None" = None,
+    ) -> None:
+        """Several engines of one model share ``latest``; each has an ``EngineMetrics`` of its own."""
         self._gauges = {name: gauge.labels(model) for name, gauge in families.gauges.items()}
         self._counters = {field: counter.labels(model) for field, counter in families.counters.items()}
         self._histograms = {name: histogram.labels(model) for name, histogram in families.histograms.items()}
         self._finished = families.finished
         self._refused = families.refused
         self._model = model
+        self._latest: dict[EngineMetrics, EngineSnapshot] = {} if latest is None else latest
         self._counted = dict.fromkeys(self._counters, 0.0)
         self._counted_refused: dict[str, int] = {}
 
     def on_stats(self, stats: EngineSnapshot) -> None:
         """Take over an engine's snapshot."""
-        self._set("num_requests_running", stats.n_running)
-        self._set("num_requests_waiting", stats.n_waiting)
-        self._set("num_tokens_waiting", stats.n_waiting_tokens)
-        self._set("time_to_first_token_estimate_seconds", stats.ttft_estimate_s)
-        self._set("prefill_budget_tokens", stats.prefill_budget)
-        self._set("kv_cache_usage_ratio", _ratio(stats.n_blocks_used, stats.n_blocks))
-        self._set("kv_cache_reusable_ratio", _ratio(stats.n_blocks_cached, stats.n_blocks))
-        self._set("kv_slots_used_ratio", _ratio(stats.kv_slots_used, stats.kv_slots_allocated))
+        self._latest[self] = stats
+        self._show()
         counts: dict[str, float] = {field: getattr(stats, field) for field in self._counters}
         is_reset = any(counts[field] < self._counted[field] for field in counts)
         if is_reset or any(stats.refused.get(reason, 0) < n for reason, n in self._counted_refused.items()):
@@ -122,9 +123,22 @@ class EngineMetrics:
 
     def on_disconnect(self) -> None:
         """The engine is gone: nothing runs or waits there, and the next one counts from 0."""
-        for gauge in self._gauges.values():
-            gauge.set(0)
+        self._latest.pop(self, None)
+        self._show()
         self._forget_counts()
+
+    def _show(self) -> None:
+        """The gauges, of all engines of the model together."""
+        latest = list(self._latest.values())
+        n_blocks, n_slots = sum(s.n_blocks for s in latest), sum(s.kv_slots_allocated for s in latest)
+        self._set("num_requests_running", sum(s.n_running for s in latest))
+        self._set("num_requests_waiting", sum(s.n_waiting for s in latest))
+        self._set("num_tokens_waiting", sum(s.n_waiting_tokens for s in latest))
+        self._set("time_to_first_token_estimate_seconds", min((s.ttft_estimate_s for s in latest), default=0))
+        self._set("prefill_budget_tokens", sum(s.prefill_budget for s in latest))
+        self._set("kv_cache_usage_ratio", _ratio(sum(s.n_blocks_used for s in latest), n_blocks))
+        self._set("kv_cache_reusable_ratio", _ratio(sum(s.n_blocks_cached for s in latest), n_blocks))
+        self._set("kv_slots_used_ratio", _ratio(sum(s.kv_slots_used for s in latest), n_slots))
 
     def _set(self, name: str, value: float) -> None:
         self._gauges[name].set(value)

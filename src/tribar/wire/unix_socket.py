@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import selectors
+import signal
 import socket
 import time
 from collections import deque
@@ -77,6 +78,7 @@ class UnixSocketEndpoint:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._selector.register(self._wakee, selectors.EVENT_READ, None)
+        self._is_woken_by_signals = False
         self._is_closed = False
 
     def poll(self, timeout_s: float | None) -> list[tuple[int, ToEngine | None]]:
@@ -168,6 +170,15 @@ class UnixSocketEndpoint:
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well as one byte more
             self._waker.send(b"\0")
 
+    def wake_on_signals(self) -> None:
+        """Let every signal that has a handler end ``poll``, until ``close``. Main thread only.
+
+        Python runs a handler between two bytecodes: for a signal that comes right before the wait in the kernel, that
+        is after the wait, which may never end.
+        """
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self._is_woken_by_signals = True
+
     def close(self, flush_s: float = 1.0) -> None:
         """See ``EngineEndpoint.close``. The socket file goes first, so that nobody new queues up."""
         if self._is_closed:
@@ -185,6 +196,8 @@ class UnixSocketEndpoint:
         for connection in list(self._connections.values()):
             self._hang_up(connection)
         self._selector.close()
+        if self._is_woken_by_signals:
+            signal.set_wakeup_fd(-1)
         self._waker.close()
         self._wakee.close()
 

@@ -32,6 +32,6 @@ CASES: list[tuple[Case, list[Answer]]] = [
             Http("GET", "/v2/models/broken_no_file/ready"),
             Http("GET", "/v2/health/live"),
         ),
-        [REFUSED, REFUSED, {"status": 200, "content": None}],
+        [REFUSED, REFUSED, {"status": 200, "type": "application/json", "content": {"live": True}}],
     ),
 ]

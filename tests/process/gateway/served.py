@@ -15,6 +15,8 @@ from tribar.gateway.app import build_app
 from tribar.gateway.authentication import TenantOf
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.config import GatewayConfig
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.limited import Limited
 from tribar.gateway.middleware import RequestRecord
 from tribar.gateway.vocabulary import Vocabulary
 
@@ -71,14 +73,23 @@ def serve(
     config: GatewayConfig | None = None,
     tenant_of: TenantOf | None = None,
     models: Mapping[str, ServedModel] | None = None,
+    gate: LimitGate | None = None,
     **fakes: FakeGenerator,
 ) -> Iterator[Served]:
     """Serve the named fakes and other ``models`` until the block ends."""
     records: list[RequestRecord] = []
-    served = {name: ServedModel(fake, Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
-    catalog = StaticCatalog(served | dict(models or {}))
     config = config or GatewayConfig(cors_origins=("http://page.test",))
-    app = build_app(catalog, config=config, observe=records.append, metrics_text=lambda: b"up 1\n", tenant_of=tenant_of)
+    gate = gate or LimitGate()
+    limited = {name: ServedModel(Limited(fake, gate), Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
+    catalog = StaticCatalog(limited | dict(models or {}))
+    app = build_app(
+        catalog,
+        config=config,
+        observe=records.append,
+        metrics_text=lambda: b"up 1\n",
+        tenant_of=tenant_of,
+        gate=gate,
+    )
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     settings = uvicorn.Config(
         app,

@@ -43,7 +43,8 @@ async def test_429_and_503_are_tried_again() -> None:
 
             async def ask(model: str) -> str | None:
                 answer = await client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}])
-                return answer.choices[0].message.content
+                text: str | None = answer.choices[0].message.content
+                return text
 
             async def stream(model: str) -> str:
                 chunks = await client.completions.create(model=model, prompt="x", stream=True)

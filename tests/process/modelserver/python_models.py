@@ -63,20 +63,26 @@ class Answers:
     errors: list[TribarError] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     nobody_waits: bool = False
+    taken: Callable[[], None] = lambda: None
 
     def is_cancelled(self) -> bool:
         return self.nobody_waits
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        self.taken = taken
 
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         assert not self.ended.is_set()
         self.outputs.append({tensor.name: tensor for tensor in outputs})
         self.parameters.append(parameters)
+        self.taken()
         if is_final:
             self.ended.set()
 
     def fail(self, error: TribarError, *, is_final: bool = True) -> None:
         assert not self.ended.is_set()
         self.errors.append(error)
+        self.taken()
         if is_final:
             self.ended.set()
 

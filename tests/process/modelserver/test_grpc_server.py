@@ -25,8 +25,8 @@ def tenant_of(authorization: str | None) -> str:
     return "tenant"
 
 
-def server(address: str) -> GrpcServer:
-    service = FakeService({"identity": identity()})
+def server(address: str, gate: Gate | None = None) -> GrpcServer:
+    service = FakeService({"identity": identity(gate=gate)})
     return GrpcServer(service, shared_memory=SharedMemory(), settings=ServerSettings(), address=address)
 
 
@@ -73,12 +73,7 @@ async def test_a_port_that_is_taken_is_a_conflict() -> None:
 
 async def test_stopping_lets_calls_finish_within_the_grace() -> None:
     gate = Gate()
-    running = GrpcServer(
-        FakeService({"identity": identity(gate=gate)}),
-        shared_memory=SharedMemory(),
-        settings=ServerSettings(),
-        address="127.0.0.1:0",
-    )
+    running = server("127.0.0.1:0", gate)
     address = f"127.0.0.1:{await running.start()}"
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_unary(INFER)(REQUEST)
@@ -92,12 +87,7 @@ async def test_stopping_lets_calls_finish_within_the_grace() -> None:
 
 async def test_stopping_cancels_what_outlasts_the_grace() -> None:
     gate = Gate()
-    running = GrpcServer(
-        FakeService({"identity": identity(gate=gate)}),
-        shared_memory=SharedMemory(),
-        settings=ServerSettings(),
-        address="127.0.0.1:0",
-    )
+    running = server("127.0.0.1:0", gate)
     address = f"127.0.0.1:{await running.start()}"
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_unary(INFER)(REQUEST)

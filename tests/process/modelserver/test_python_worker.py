@@ -18,6 +18,7 @@ from tribar.core.errors import BadModelFile, Internal, InvalidRequest, TribarErr
 from tribar.modelserver.backends.base import Execution
 from tribar.modelserver.backends.python.backend import PythonBackend
 from tribar.modelserver.backends.python.instance import PythonInstance
+from tribar.modelserver.backends.python.link import Link
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -202,6 +203,24 @@ async def test_the_worker_ends_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     await parent.wait()
     await until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+
+
+async def test_a_start_is_given_up_just_as_the_model_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    receive = Link.data_received
+
+    def give_up_and_receive(link: Link, data: bytes) -> None:
+        opening.cancel()
+        receive(link, data)
+
+    monkeypatch.setattr(Link, "data_received", give_up_and_receive)
+    before = children()
+    opening = asyncio.create_task(PythonBackend().open(spec_of(write_model(tmp_path / "lab", LAB))))
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert children() == before
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_threads_share_the_instances_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

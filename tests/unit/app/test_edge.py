@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tribar.app.config import ServerConfig
+from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
 from tribar.core.errors import InvalidRequest
 from tribar.gateway.config import GatewayConfig
 
 
 def test_the_defaults_are_those_of_the_parts() -> None:
-    edge = Edge.of(ServerConfig(), 7, {})
+    edge = Edge.of(ServeConfig(), 7, {})
     assert edge.gateway == GatewayConfig()
     assert (edge.connections.max_connections, edge.keys, edge.public_prefix) == (7, None, "")
 
@@ -25,7 +25,7 @@ def test_everything_set(tmp_path: Path) -> None:
         cors_origins=("https://a.example",),
         public_prefix=str(tmp_path / "prefix.txt"),
     )
-    edge = Edge.of(server, 7, {"TRIBAR_API_KEY": "x" * 16})
+    edge = Edge.of(ServeConfig(server=server), 7, {"TRIBAR_API_KEY": "x" * 16})
     assert (edge.gateway.max_body_bytes, edge.gateway.ping_interval_s, edge.gateway.stall_timeout_s) == (5000, 1, 2)
     assert (edge.gateway.cors_origins, edge.connections.stall_s) == (("https://a.example",), 2)
     assert edge.public_prefix == "Be brief."
@@ -40,4 +40,4 @@ def test_a_public_prefix_that_is_none(tmp_path: Path, content: bytes, message: s
     path = tmp_path / "prefix.txt"
     path.write_bytes(content)
     with pytest.raises(InvalidRequest, match=f"prefix.txt.*{message}"):
-        Edge.of(ServerConfig(public_prefix=str(path)), 1, {})
+        Edge.of(ServeConfig(server=ServerConfig(public_prefix=str(path))), 1, {})

@@ -9,10 +9,12 @@ import numpy as np
 
 from tribar.core.inference import InferRequest
 from tribar.core.tensors import DataType, Tensor
+from tribar.modelserver.accelerators import Accelerators
 from tribar.modelserver.backends.base import InstanceSpec
 from tribar.modelserver.backends.fake import FakeBackend
 from tribar.modelserver.model_service import ModelService
 from tribar.modelserver.repository.control import Control, ControlMode
+from tribar.modelserver.tracing import Traces
 from tribar.modelserver.version_opener import VersionOpener
 
 EXPLICIT = Control(mode=ControlMode.EXPLICIT)
@@ -45,11 +47,16 @@ async def serving(
     *roots: Path,
     control: Control = EXPLICIT,
     on_open: Callable[[InstanceSpec], Awaitable[None]] | None = None,
-    sleep: Callable[[float], Awaitable[None]] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    gpus: tuple[int, ...] = (),
+    can_use_gpu: bool = True,
+    traces: Traces | None = None,
 ) -> AsyncGenerator[tuple[ModelService, FakeBackend], None]:
     """A started service; afterwards it is closed, consistent, and no instance is open."""
-    backend = FakeBackend(on_open=on_open) if sleep is None else FakeBackend(on_open=on_open, sleep=sleep)
-    service = ModelService(roots, control, {"fake": backend}, VersionOpener(n_cores=2))
+    backend = FakeBackend(on_open=on_open, sleep=sleep, can_use_gpu=can_use_gpu)
+    service = ModelService(
+        roots, control, {"fake": backend}, VersionOpener(n_cores=2, traces=traces), accelerators=Accelerators(gpus)
+    )
     try:
         await service.start()
         yield service, backend

@@ -310,3 +310,22 @@ async def test_folders_with_names_that_no_request_can_give_are_ignored(
         assert await rows(service) == [("m", "1", "READY")]
         assert service.is_ready()
     assert caplog.text.count("a folder of the model repository is ignored") == 2
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ('batch_input [ { kind: BATCH_ELEMENT_COUNT target_name: "N" data_type: TYPE_INT32 } ]', "batch_input"),
+        ('batch_output [ { target_name: "OUTPUT0" } ]', "batch_output"),
+    ],
+)
+async def test_what_is_not_offered_is_refused_with_its_place_before_the_file_is_asked(
+    extra: str, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path, "m", config_text(extra))
+    async with serving(tmp_path) as (service, backend):
+        monkeypatch.setattr(backend, "complete", None)
+        with pytest.raises(InvalidRequest) as refused:
+            await service.load("m")
+    assert f"model 'm': {field}: " in refused.value.message
+    assert "config.pbtxt:5:1" in refused.value.message

@@ -1,12 +1,12 @@
-"""Log settings say what is written; trace levels are refused while there are no traces."""
+"""Log settings say what is written."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
 
-from tribar.core.errors import Unsupported
 from tribar.modelserver.settings import ServerSettings
+from tribar.telemetry.logs import HumanFormatter, JsonFormatter
 
 
 class Written(logging.Handler):
@@ -66,9 +66,12 @@ def test_log_settings_are_taken_back_and_spare_others(written: Written) -> None:
     assert written.messages == ["another's", "info"]
 
 
-@pytest.mark.parametrize("level", ["TIMESTAMPS", "TENSORS"])
-def test_traces_are_refused_by_their_level(level: str) -> None:
-    settings = ServerSettings()
-    with pytest.raises(Unsupported, match=f"{level}: this server makes no traces"):
-        settings.update_trace({"trace_rate": "5", "trace_level": ["OFF", level]})
-    assert (settings.trace()["trace_level"], settings.trace()["trace_rate"]) == (["OFF"], "1000")
+@pytest.mark.parametrize("log_format", ["default", "ISO8601"])
+def test_times_are_in_iso_8601_under_both_formats(log_format: str) -> None:
+    """The form of a line is the operator's; the format that clients set promises its times."""
+    settings = ServerSettings(logging.getLogger("settings_of_a_test.ours"))
+    assert settings.update_log({"log_format": log_format})["log_format"] == log_format
+    record = logging.LogRecord("n", logging.INFO, "f.py", 1, "text", None, None)
+    record.created = 86400.5
+    assert HumanFormatter().format(record).startswith("1970-01-02T00:00:00.500Z ")
+    assert '"time":"1970-01-02T00:00:00.500Z"' in JsonFormatter().format(record)

@@ -1,7 +1,9 @@
 import asyncio
 import random
+import signal
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,3 +106,17 @@ async def test_nobody_listening_is_unavailable_without_the_path(tmp_path: Path) 
     with pytest.raises(Unavailable, match=r"^(?!.*engine\.sock)") as caught:
         await UnixSocketChannel.connect(tmp_path / "engine.sock")
     assert caught.value.retry_after_s is not None
+
+
+def test_a_signal_ends_a_poll_whose_thread_runs_no_handler(endpoint: UnixSocketEndpoint) -> None:
+    """As when it comes right before the wait: the handler runs too late to wake anybody."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    endpoint.wake_on_signals()
+    try:
+        polling = threading.Thread(target=endpoint.poll, args=(None,), daemon=True)
+        polling.start()
+        signal.raise_signal(signal.SIGUSR1)
+        polling.join(10.0)
+        assert not polling.is_alive()
+    finally:
+        signal.signal(signal.SIGUSR1, before)

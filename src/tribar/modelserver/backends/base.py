@@ -89,6 +89,13 @@ class Reply(Protocol):
         """Whether nobody waits any more."""
         ...
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Have ``taken`` called for each response from now on, once its reader has it or nobody ever will.
+
+        In the order in which they were sent. For decoupled models, whose readers may be slower than they are.
+        """
+        ...
+
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """A response. More than one, or a final one without outputs, only from decoupled models.
 
@@ -135,6 +142,10 @@ class Instance(Protocol):
 
 class Backend(Protocol):
     """Makes instances of a model. One object per kind for the whole server."""
+
+    def can_use_gpu(self) -> bool:
+        """Whether its instances can run on a GPU of this machine, which has one. Called off the event loop."""
+        ...
 
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """``config`` with what the files of the version in ``directory`` tell (inputs, outputs, batch size).

@@ -40,16 +40,15 @@ def complete_tensors(config: ModelConfig, inputs: Sequence[DeclaredTensor], outp
     naming the tensor, what the file has and what the configuration, and ``Unsupported`` for types that no request has.
     """
     required = [tensor for tensor in inputs if not tensor.is_optional]
-    made = {made.target_name[0] for made in config.batch_input if made.target_name}
     if not config.input or not config.output:
         complete_batching(config, can_batch=all(tensor.can_batch for tensor in (*required, *outputs)))
     if not config.input:
-        config.input.extend(_input(config, tensor) for tensor in required if tensor.name not in made)
+        config.input.extend(_input(config, tensor) for tensor in required)
     if not config.output:
         config.output.extend(_output(config, tensor) for tensor in outputs)
     _check(config, "input", config.input, inputs)
     _check(config, "output", config.output, outputs)
-    named = made | {tensor.name for tensor in config.input}
+    named = {tensor.name for tensor in config.input}
     if missing := [tensor.name for tensor in required if tensor.name not in named]:
         raise refusal(config.name, "input", f"the model also has the input '{missing[0]}'; add it")
 

@@ -27,13 +27,22 @@ class FakeBackend:
     """Opens ``FakeInstance``s and keeps those that are not closed in ``instances``."""
 
     def __init__(
-        self, *, sleep: Sleep = asyncio.sleep, on_open: Callable[[InstanceSpec], Awaitable[None]] | None = None
+        self,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        on_open: Callable[[InstanceSpec], Awaitable[None]] | None = None,
+        can_use_gpu: bool = True,
     ) -> None:
         """``on_open`` is awaited in the middle of each opening; what it raises fails the opening."""
         self.instances: set[FakeInstance] = set()
         self.n_opened = 0
         self._sleep = sleep
         self._on_open = on_open
+        self._can_use_gpu = can_use_gpu
+
+    def can_use_gpu(self) -> bool:
+        """As ``Backend``."""
+        return self._can_use_gpu
 
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """As ``Backend``: one FP32 input and output of any length where the configuration names none."""

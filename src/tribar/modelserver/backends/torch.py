@@ -54,6 +54,10 @@ _loading: Final = Lock()
 class TorchBackend:
     """Modules of PyTorch, one for each instance, with a share of the cores."""
 
+    def can_use_gpu(self) -> bool:
+        """As ``Backend``: whether this PyTorch was built for one and finds its driver."""
+        return torch.cuda.is_available()
+
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """As ``Backend``. ``Unsupported`` for a file that would run code of its own when it is loaded."""
         completed = ModelConfig()

@@ -1,17 +1,12 @@
 """What the server and its models say about themselves: health, metadata, configuration, statistics."""
 
-import re
-from typing import Final
-
 from tritonclient.grpc import service_pb2 as pb
 
-from tribar.core.errors import InvalidRequest
 from tribar.modelserver import server_metadata
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
 from tribar.modelserver.statistics import BatchStatistics, Duration, ModelStatistics, ResponseStatistics
-
-_VERSION: Final = re.compile(r"\d*")
+from tribar.modelserver.version_number import version_number
 
 
 class Descriptions:
@@ -31,9 +26,8 @@ class Descriptions:
 
     def model_ready(self, request: pb.ModelReadyRequest) -> pb.ModelReadyResponse:
         """Whether a model can infer: false for what is not there, an error for what is no version."""
-        if not _VERSION.fullmatch(request.version):
-            text = f"failed to get model version from specified version string '{request.version[:100]}'"
-            raise InvalidRequest(f"{text}, version should be an integral value > 0", param="version")
+        if request.version:
+            version_number(request.version)
         return pb.ModelReadyResponse(ready=self._service.is_model_ready(request.name, request.version))
 
     def server_metadata(self, _: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:

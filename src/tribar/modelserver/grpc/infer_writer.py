@@ -11,9 +11,9 @@ from tribar.core.errors import TribarError
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
 from tribar.modelserver.classification import classify_output
-from tribar.modelserver.grpc.infer_reader import InferCall
 from tribar.modelserver.grpc.parameters import to_message, to_messages
 from tribar.modelserver.grpc.wire import Buffer, joined, key, length_delimited, serialised, varint
+from tribar.modelserver.infer_call import InferCall
 from tribar.modelserver.signature import Signature
 from tribar.modelserver.slowness import is_slow
 

@@ -3,9 +3,8 @@
 from tritonclient.grpc import service_pb2 as pb
 
 from tribar.core.errors import InvalidRequest, Unsupported
+from tribar.modelserver.repository.overrides import CONFIG, FILE_PREFIX
 from tribar.modelserver.service import LoadParameter, Service
-
-_FILE_PREFIX = "file:"
 
 
 class Repository:
@@ -53,9 +52,9 @@ def _check_repository(name: str) -> None:
 
 
 def _load_parameter(name: str, parameter: pb.ModelRepositoryParameter) -> LoadParameter:
-    if name == "config":
+    if name == CONFIG:
         kind = "string_param"
-    elif name.startswith(_FILE_PREFIX):
+    elif name.startswith(FILE_PREFIX):
         kind = "bytes_param"
     else:
         raise InvalidRequest(f"unrecognized load parameter '{name}'.", param=name)

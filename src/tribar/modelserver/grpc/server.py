@@ -81,7 +81,7 @@ def _inference_handlers(
     calls: Calls,
     version: str,
 ) -> dict[str, grpc.RpcMethodHandler]:
-    reader, writer = InferReader(shared_memory), InferWriter(service.signature)
+    reader, writer = InferReader(shared_memory, service.check_request), InferWriter(service.signature)
     unary = Inference(service, reader, writer)
     stream = StreamInference(service, reader, writer, options.max_stream_requests)
     told = Descriptions(service, version)

@@ -6,7 +6,8 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tribar.core.errors import InvalidRequest
 from tribar.modelserver.service import Service
-from tribar.modelserver.settings import LogValue, ServerSettings, TraceValue, log_kind
+from tribar.modelserver.settings import LogValue, ServerSettings, log_kind
+from tribar.modelserver.tracing.trace_settings import TraceValue
 
 _FIELDS: dict[type[LogValue], tuple[str, str]] = {
     bool: ("bool_param", "boolean"),

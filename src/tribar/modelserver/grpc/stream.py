@@ -10,8 +10,9 @@ import grpc
 from tribar.core.errors import Cancelled, Internal, InvalidRequest, NotFound, Overloaded, TribarError
 from tribar.core.inference import InferResponse
 from tribar.modelserver.grpc.calls import Context, deadline_s
-from tribar.modelserver.grpc.infer_reader import InferCall, InferReader
+from tribar.modelserver.grpc.infer_reader import InferReader
 from tribar.modelserver.grpc.infer_writer import InferWriter, empty_final, error_in_stream, in_stream
+from tribar.modelserver.infer_call import InferCall
 from tribar.modelserver.service import Service
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from tribar.core.errors import InvalidRequest, TribarError
+from tribar.core.errors import TribarError
 from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.departure import PATIENCE_S
 from tribar.modelserver.http.exchange import JSON, Answer, Endpoint, Exchange
@@ -22,6 +22,7 @@ from tribar.modelserver.http.shared_memory_endpoints import SharedMemoryEndpoint
 from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
+from tribar.modelserver.version_number import version_number
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,6 @@ _MAX_KEPT_PATH_CHARS: Final = 200
 
 _BODY_PAUSE_S: Final = 60.0
 _BODY_TIMEOUT_S: Final = 600.0
-_MAX_VERSION: Final = 2**63 - 1
 _NOT_FOUND: Final = Answer(404, (error_body("Not Found"),))
 _WRONG_METHOD: Final = Answer(405, (error_body("Method Not Allowed"),))
 
@@ -159,7 +159,7 @@ class HttpFront:
         if len(parts) > 5 and parts[4] == "versions":
             if not parts[5].isdecimal():
                 return None
-            version, start = _version(parts[5]), 6
+            version, start = version_number(parts[5]), 6
         verb = "/".join(parts[start:])
         if not model or (not verb and len(parts) > start):
             return None
@@ -191,13 +191,6 @@ class HttpFront:
 
 def _found(methods: Methods | None, model: str = "", version: str = "", *, region: str = "") -> Found | None:
     return None if methods is None else Found(methods, model, version, region)
-
-
-def _version(digits: str) -> str:
-    """The version without leading zeros. Raises ``InvalidRequest`` where it is larger than any can be."""
-    if len(digits) > len(str(_MAX_VERSION)) or int(digits) > _MAX_VERSION:
-        raise InvalidRequest(f"failed to get model version from specified version string '{digits[:100]}'")
-    return str(int(digits))
 
 
 def _failed(error: TribarError) -> Answer:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.tensors import DataType, Tensor, tensor_from_bytes
+from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.http.fields import Json
 from tribar.modelserver.http.problem import unreadable_json
 
@@ -42,23 +42,11 @@ def tensor_of(name: str, datatype: DataType, shape: tuple[int, ...], data: list[
     return Tensor(name, datatype, _reshaped(name, _array(name, datatype, data, kinds), shape))
 
 
-def tensor_of_content(name: str, datatype: DataType, shape: tuple[int, ...], content: bytes | memoryview) -> Tensor:
-    """As ``tensor_from_bytes``. Raises ``InvalidRequest`` also for shapes that no array can have."""
-    try:
-        return tensor_from_bytes(name, datatype, shape, content)
-    except (ValueError, OverflowError):
-        raise _impossible(name, shape) from None
-
-
 def _reshaped(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     try:
         return array.reshape(shape)
     except (ValueError, OverflowError):
-        raise _impossible(name, shape) from None
-
-
-def _impossible(name: str, shape: tuple[int, ...]) -> InvalidRequest:
-    return InvalidRequest(f"input '{name}' cannot have the shape {list(shape)}", param=name)
+        raise InvalidRequest(f"input '{name}' cannot have the shape {list(shape)}", param=name) from None
 
 
 def flattened(data: list[Json]) -> Iterable[Json]:

@@ -11,7 +11,6 @@ Header = tuple[bytes, bytes]
 Piece = bytes | memoryview
 
 JSON: Final[Header] = (b"content-type", b"application/json")
-_TEXT: Final[Header] = (b"content-type", b"text/plain")
 _MAX_PIECE_BYTES: Final = 256 * 2**10
 """The server's buffer takes this much at a time, and waits for the client in between."""
 
@@ -83,6 +82,6 @@ def empty_answer() -> Answer:
     return Answer()
 
 
-def probe_answer(*, is_well: bool) -> Answer:
-    """The answer of a health check: its status says all."""
-    return Answer(200 if is_well else 400, headers=(_TEXT,))
+def probe_answer(name: str, *, is_well: bool) -> Answer:
+    """The answer of the server's health checks. Triton's clients look at its status, KServe's at the body."""
+    return Answer(200 if is_well else 400, (orjson.dumps({name: is_well}),))

@@ -1,14 +1,14 @@
 """An inference request as JSON, with the inputs that follow it in binary form (binary tensor data extension)."""
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from tribar.core.errors import InvalidRequest
 from tribar.core.inference import InferRequest, ParameterValue
-from tribar.core.tensors import DataType, Tensor
-from tribar.modelserver.http.elements import tensor_of, tensor_of_content
+from tribar.core.tensors import Tensor
+from tribar.modelserver.binary_inputs import DATATYPES, tensor_of_binary
+from tribar.modelserver.http.elements import tensor_of
 from tribar.modelserver.http.fields import (
     Json,
     Object,
@@ -22,42 +22,13 @@ from tribar.modelserver.http.fields import (
     parse_json,
     refuse_unknown,
 )
-from tribar.modelserver.http.regions import RegionInput
-from tribar.modelserver.http.wanted_outputs import WantedOutput, read_place, read_wanted_outputs
-from tribar.modelserver.shared_memory import SharedMemory
+from tribar.modelserver.http.wanted_outputs import read_place, read_wanted_outputs
+from tribar.modelserver.infer_call import InferCall, RegionInput
 
-_DATATYPES: Final = {str(datatype): datatype for datatype in DataType}
 _FIELDS: Final = frozenset({"id", "parameters", "inputs", "outputs", "model_name"})
 """KServe's own client adds the model's name, which the path has already."""
 _INPUT_FIELDS: Final = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _SOURCES: Final = ("data", "binary_data_size", "shared_memory_region")
-
-
-@dataclass(slots=True)
-class InferCall:
-    """A request and the form of its answer: ``wanted`` of each output, or of all of them ``is_binary``.
-
-    ``inputs`` are the request's; in the place of those that still lie in ``regions`` is an empty one.
-    """
-
-    request: InferRequest
-    inputs: list[Tensor]
-    wanted: dict[str, WantedOutput] | None = None
-    is_binary: bool = False
-    regions: list[RegionInput] = field(default_factory=list)
-
-    async def bring(self, shared_memory: SharedMemory) -> None:
-        """Fetch inputs from their regions, and find those of outputs.
-
-        Raises as ``Place.find``, ``SharedMemory.check_together`` and ``RegionInput.fetch``.
-        """
-        for form in (self.wanted or {}).values():
-            if form.place is not None:
-                form.span = form.place.find(shared_memory)
-        spans = [waiting.place.find(shared_memory) for waiting in self.regions]
-        shared_memory.check_together(spans)
-        for waiting, span in zip(self.regions, spans, strict=True):
-            self.inputs[waiting.index] = await waiting.fetch(span)
 
 
 def read_call(model: str, version: str, body: bytes, json_length: int) -> InferCall:
@@ -72,7 +43,8 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
     refuse_unknown(root, _FIELDS, "the request")
     if root.get("model_name", model) != model:
         raise InvalidRequest(f"model_name is not that of the path, '{model}': leave it out", param="model_name")
-    tail = _Tail(model, view[json_length:])
+    request_id = as_text(root["id"], "id") if "id" in root else ""
+    tail = _Tail(model, request_id, view[json_length:])
     inputs: list[Tensor] = []
     regions: list[RegionInput] = []
     for item in as_list(member(root, "inputs"), "inputs"):
@@ -83,11 +55,9 @@ def read_call(model: str, version: str, body: bytes, json_length: int) -> InferC
         fields = _read_parameters(as_object(root["parameters"], "parameters"))
     is_binary = fields.pop("binary_data_output", False)
     wanted = read_wanted_outputs(root, is_binary=is_binary)
-    if "id" in root:
-        fields["id"] = as_text(root["id"], "id")
     if wanted is not None:
         fields["outputs"] = tuple(wanted)
-    request = InferRequest(model_name=model, model_version=version, inputs=inputs, **fields)
+    request = InferRequest(model_name=model, model_version=version, id=request_id, inputs=inputs, **fields)
     return InferCall(request, inputs, wanted, is_binary, regions)
 
 
@@ -96,16 +66,16 @@ def _read_input(item: Object, index: int, tail: "_Tail", regions: list[RegionInp
     parameters = as_object(item["parameters"], "parameters") if "parameters" in item else {}
     source = _source(item, parameters)
     name = as_text(member(item, "name"), "name")
-    datatype = _DATATYPES.get(as_text(member(item, "datatype"), "datatype"))
+    datatype = DATATYPES.get(as_text(member(item, "datatype"), "datatype"))
     if datatype is None:
-        raise InvalidRequest(f"invalid datatype for input {name}: not one of {', '.join(_DATATYPES)}", param=name)
+        raise InvalidRequest(f"invalid datatype for input {name}: not one of {', '.join(DATATYPES)}", param=name)
     shape = tuple([as_unsigned(size, "shape") for size in as_list(member(item, "shape"), "shape")])
     match source:
         case "data":
             return tensor_of(name, datatype, shape, as_list(item["data"], "data"))
         case "binary_data_size":
             content = tail.take(name, as_unsigned(parameters[source], source))
-            return tensor_of_content(name, datatype, shape, content)
+            return tensor_of_binary(tail.model, tail.request_id, name, datatype, shape, content)
         case _:
             regions.append(RegionInput(index, name, datatype, shape, read_place(parameters)))
             return Tensor(name, datatype, np.empty(0, datatype.dtype))
@@ -114,10 +84,11 @@ def _read_input(item: Object, index: int, tail: "_Tail", regions: list[RegionInp
 class _Tail:
     """What follows the JSON: the binary inputs, in order."""
 
-    __slots__ = ("_at", "_content", "_model")
+    __slots__ = ("_at", "_content", "model", "request_id")
 
-    def __init__(self, model: str, content: memoryview) -> None:
-        self._model = model
+    def __init__(self, model: str, request_id: str, content: memoryview) -> None:
+        self.model = model
+        self.request_id = request_id
         self._content = content
         self._at = 0
 
@@ -127,7 +98,7 @@ class _Tail:
         if self._at > len(self._content):
             text = (
                 f"unexpected size for input '{name}', expecting {self._at - len(self._content)} additional bytes "
-                f"for model '{self._model}'"
+                f"for model '{self.model}'"
             )
             raise InvalidRequest(text, param=name)
         return self._content[start : self._at]
@@ -136,7 +107,7 @@ class _Tail:
         """Raises ``InvalidRequest`` where something is left."""
         if self._at < len(self._content):
             text = (
-                f"unexpected additional input data for model '{self._model}': the inputs take {self._at} bytes after "
+                f"unexpected additional input data for model '{self.model}': the inputs take {self._at} bytes after "
                 f"the JSON, {len(self._content)} are there"
             )
             raise InvalidRequest(text)

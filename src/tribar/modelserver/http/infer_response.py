@@ -11,8 +11,8 @@ from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
 from tribar.modelserver.classification import classify_output
 from tribar.modelserver.http.exchange import Header, Piece
-from tribar.modelserver.http.infer_request import InferCall
-from tribar.modelserver.http.regions import Delivery, Place
+from tribar.modelserver.http.regions import Delivery
+from tribar.modelserver.infer_call import InferCall, Place
 from tribar.modelserver.signature import Signature
 
 BINARY: Final[Header] = (b"content-type", b"application/octet-stream")

@@ -8,11 +8,12 @@ from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.compression import choose_encoding, deflate
 from tribar.modelserver.http.departure import Departure
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
-from tribar.modelserver.http.infer_request import InferCall, read_call
+from tribar.modelserver.http.infer_request import read_call
 from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
 from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.raw_request import json_length, raw_call
 from tribar.modelserver.http.regions import Delivery
+from tribar.modelserver.infer_call import InferCall
 from tribar.modelserver.service import Service
 from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.slowness import SLOW_BYTES, SLOW_COPY_BYTES, is_slow
@@ -36,7 +37,7 @@ class Inference:
         body = await self._bodies.read(exchange)
         call = await self._read(exchange, body, headers.get(_LENGTH))
         if call.regions or call.wanted is not None:
-            await call.bring(self._shared_memory)
+            await call.bring(self._shared_memory, self._service.check_request)
         departure = Departure(exchange.receive, self._patience)
         try:
             response = await self._service.infer(call.request)

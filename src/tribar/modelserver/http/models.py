@@ -1,14 +1,16 @@
 """What is known of the server and its models: health, metadata, configuration, statistics."""
 
-from typing import Any
+from typing import Any, Final
 
 from tribar.modelserver import server_metadata
-from tribar.modelserver.http.exchange import Answer, Exchange, json_answer, probe_answer
+from tribar.modelserver.http.exchange import Answer, Exchange, Header, json_answer, probe_answer
 from tribar.modelserver.http.problem import error_body
 from tribar.modelserver.http.statistics import statistics_json
 from tribar.modelserver.model_config.json_form import config_to_json
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
+
+_TEXT: Final[Header] = (b"content-type", b"text/plain")
 
 
 class ModelEndpoints:
@@ -20,11 +22,11 @@ class ModelEndpoints:
 
     async def live(self, exchange: Exchange) -> Answer:
         """``/v2/health/live``."""
-        return probe_answer(is_well=self._service.is_live())
+        return probe_answer("live", is_well=self._service.is_live())
 
     async def ready(self, exchange: Exchange) -> Answer:
         """``/v2/health/ready``."""
-        return probe_answer(is_well=self._service.is_ready())
+        return probe_answer("ready", is_well=self._service.is_ready())
 
     async def server(self, exchange: Exchange) -> Answer:
         """``/v2``."""
@@ -39,7 +41,7 @@ class ModelEndpoints:
     async def model_ready(self, exchange: Exchange) -> Answer:
         """``/v2/models/NAME/ready``."""
         if self._service.is_model_ready(exchange.model, exchange.version):
-            return probe_answer(is_well=True)
+            return Answer(headers=(_TEXT,))  # its status says all
         return Answer(400, (error_body("Model version not ready"),))
 
     async def metadata(self, exchange: Exchange) -> Answer:

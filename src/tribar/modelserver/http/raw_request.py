@@ -7,7 +7,7 @@ from typing import Final
 from tribar.core.errors import InvalidRequest
 from tribar.core.inference import InferRequest
 from tribar.core.tensors import DataType, Tensor, tensor_from_bytes
-from tribar.modelserver.http.infer_request import InferCall
+from tribar.modelserver.infer_call import InferCall
 from tribar.modelserver.signature import Signature, TensorSpec
 
 _LENGTH: Final = re.compile(rb"\s*([+-]?\d{1,30})")
@@ -42,7 +42,7 @@ def raw_call(signature: Signature, version: str, body: bytes) -> InferCall:
     spec = next(iter(signature.inputs.values()))
     inputs = [_tensor(signature, spec, body)]
     request = InferRequest(model_name=signature.name, model_version=version, inputs=inputs)
-    return InferCall(request, inputs, is_binary=True)
+    return InferCall(request, inputs)
 
 
 def _tensor(signature: Signature, spec: TensorSpec, body: bytes) -> Tensor:

@@ -18,10 +18,9 @@ from tribar.modelserver.http.fields import (
     refuse_unknown,
 )
 from tribar.modelserver.http.problem import unreadable_json
+from tribar.modelserver.repository.overrides import CONFIG, FILE_PREFIX
 from tribar.modelserver.service import IndexEntry, LoadParameter, Service
 from tribar.modelserver.slowness import SLOW_BYTES
-
-_FILE = "file:"
 
 
 class RepositoryEndpoints:
@@ -78,10 +77,12 @@ def _load_parameters(given: Object) -> dict[str, LoadParameter]:
 
 
 def _load_parameter(name: str, value: Json) -> LoadParameter:
-    if name == "config":
+    if name == CONFIG:
         return as_text(value, name)
-    if not name.startswith(_FILE):
-        raise unreadable_json(f"unrecognized load parameter '{name[:100]}': not 'config' or '{_FILE}VERSION/PATH'")
+    if not name.startswith(FILE_PREFIX):
+        raise unreadable_json(
+            f"unrecognized load parameter '{name[:100]}': not '{CONFIG}' or '{FILE_PREFIX}VERSION/PATH'"
+        )
     try:
         return base64.b64decode(as_text(value, name), validate=True)
     except (binascii.Error, ValueError):

@@ -5,7 +5,8 @@ from tribar.modelserver.http.body import BodyReader
 from tribar.modelserver.http.exchange import Answer, Exchange, json_answer
 from tribar.modelserver.http.fields import Json, Object, as_bool, as_list, as_text, as_unsigned, parse_json
 from tribar.modelserver.service import Service
-from tribar.modelserver.settings import LogValue, ServerSettings, TraceValue, log_kind
+from tribar.modelserver.settings import LogValue, ServerSettings, log_kind
+from tribar.modelserver.tracing.trace_settings import TraceValue
 
 
 class SettingEndpoints:

@@ -1,6 +1,5 @@
 """What a request wants of its outputs: which, and in which form."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from tribar.core.errors import InvalidRequest
@@ -15,23 +14,9 @@ from tribar.modelserver.http.fields import (
     member,
     refuse_unknown,
 )
-from tribar.modelserver.http.regions import Place
-from tribar.modelserver.shared_memory import Span
+from tribar.modelserver.infer_call import Place, WantedOutput
 
 _FIELDS: Final = frozenset({"name", "parameters"})
-
-
-@dataclass(slots=True)
-class WantedOutput:
-    """The form of an output. ``n_classes`` 0 means its elements; without a ``place`` it goes into the answer.
-
-    ``span`` is what has been found at ``place``.
-    """
-
-    is_binary: bool
-    n_classes: int = 0
-    place: Place | None = None
-    span: Span | None = None
 
 
 def read_wanted_outputs(root: Object, *, is_binary: bool) -> dict[str, WantedOutput] | None:
@@ -53,7 +38,7 @@ def read_wanted_outputs(root: Object, *, is_binary: bool) -> dict[str, WantedOut
 
 def _form(parameters: Json, *, is_binary: bool) -> WantedOutput:
     given = as_object(parameters, "parameters")
-    form = WantedOutput(is_binary)
+    form = WantedOutput(is_binary=is_binary)
     if not given:
         return form
     if "binary_data" in given:

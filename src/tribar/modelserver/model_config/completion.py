@@ -7,7 +7,7 @@ from typing import Final
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 from tribar.modelserver.model_config.paths import check_inside
-from tribar.modelserver.model_config.platforms import DEFAULT_CPU_INSTANCES, SERVED, backend_of, check_backend
+from tribar.modelserver.model_config.platforms import SERVED, backend_of, check_backend, instance_count
 from tribar.modelserver.model_config.versions import version_directories
 
 DEFAULT_MAX_BATCH_SIZE: Final = 4
@@ -28,8 +28,8 @@ def complete(
 
     That is: name; backend, platform and file name (from each other, or from the names of the files in the version
     directories of ``directory``); version policy (latest 1); preferred batch size of a ``dynamic_batching`` that names
-    none (the largest); pinned memory; instance groups with name, kind, count and GPUs. ``gpus`` are the ids of this
-    machine's GPUs, None where that is not known: then KIND_AUTO stays.
+    none (the largest); pinned memory; instance groups with name, kind, count and GPUs. ``gpus`` are the ids of the
+    GPUs that the backend can use, None where that is not known: then KIND_AUTO stays.
 
     Inputs, outputs, ``max_batch_size`` and whether ``dynamic_batching`` is turned on are the backend's part
     (``Backend.complete``, with ``complete_batching``). So this is called before it, to learn which backend that is, and
@@ -104,8 +104,6 @@ def _complete_instances(config: ModelConfig, gpus: Sequence[int] | None) -> None
         if group.kind == ModelInstanceGroup.KIND_AUTO and gpus is not None:
             is_on_gpu = bool(gpus) and all(gpu in gpus for gpu in group.gpus)
             group.kind = ModelInstanceGroup.KIND_GPU if is_on_gpu else ModelInstanceGroup.KIND_CPU
-        if group.count < 1:
-            is_on_cpu = group.kind == ModelInstanceGroup.KIND_CPU
-            group.count = DEFAULT_CPU_INSTANCES.get(config.backend, 1) if is_on_cpu else 1
+        group.count = instance_count(group, config.backend)
         if group.kind == ModelInstanceGroup.KIND_GPU and not group.gpus:
             group.gpus.extend(gpus or ())

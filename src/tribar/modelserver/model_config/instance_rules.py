@@ -14,7 +14,7 @@ _WITHOUT_GPUS: Final = (ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_MOD
 
 
 def check_instance_groups(config: ModelConfig, gpus: Sequence[int] | None) -> None:
-    """Kinds, counts and GPUs of all groups; ``gpus`` None leaves unchecked whether they are there.
+    """Kinds, counts and GPUs of all groups; ``gpus`` are as in ``validate``.
 
     Raises ``InvalidRequest``, or ``Unsupported`` for passive groups and secondary devices.
     """
@@ -30,17 +30,19 @@ def check_instance_groups(config: ModelConfig, gpus: Sequence[int] | None) -> No
             raise not_offered(config.name, f"{field}.passive", "passive instances are not served; leave it out")
         if group.secondary_devices:
             raise not_offered(config.name, f"{field}.secondary_devices", "there are none here; leave it out")
-        _check_gpus(config.name, field, group, gpus)
+        _check_gpus(config, field, group, gpus)
 
 
-def _check_gpus(model: str, field: str, group: ModelInstanceGroup, gpus: Sequence[int] | None) -> None:
+def _check_gpus(config: ModelConfig, field: str, group: ModelInstanceGroup, gpus: Sequence[int] | None) -> None:
+    model, backend = config.name, config.backend
     if group.kind in _WITHOUT_GPUS and group.gpus:
         kind = ModelInstanceGroup.Kind.Name(group.kind)
         raise refusal(model, f"{field}.gpus", f"{kind} has no GPUs; remove gpus or use KIND_GPU")
     if group.kind != ModelInstanceGroup.KIND_GPU or gpus is None:
         return
     if not gpus:
-        raise refusal(model, f"{field}.kind", "this machine has no GPU; use KIND_CPU, or KIND_AUTO for either")
+        reason = f"there is no GPU here that backend '{backend}' can use; use KIND_CPU, or KIND_AUTO for either"
+        raise refusal(model, f"{field}.kind", reason)
     for index, gpu in enumerate(group.gpus):
         if gpu not in gpus:
             known = ", ".join(str(each) for each in gpus)

@@ -4,13 +4,20 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 from tribar.modelserver.model_config.refusal import not_offered, refusal
 from tribar.modelserver.model_config.suggestion import did_you_mean
 
-DEFAULT_CPU_INSTANCES: Final = {"onnxruntime": 2}
-"""Instances of a model on the CPU where its configuration names no count; 1 for all other backends (as Triton)."""
+_CPU_INSTANCES: Final = {"onnxruntime": 2}
+"""1 for all other backends (as Triton)."""
+
+
+def instance_count(group: ModelInstanceGroup, backend: str) -> int:
+    """How many instances a group has on each of its devices, its kind being decided, also where it does not say."""
+    if group.count > 0:
+        return int(group.count)
+    return _CPU_INSTANCES.get(backend, 1) if group.kind == ModelInstanceGroup.KIND_CPU else 1
 
 
 @dataclass(frozen=True, slots=True)

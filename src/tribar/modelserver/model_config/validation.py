@@ -41,13 +41,11 @@ def validate(
 
     Raises ``InvalidRequest``, or ``Unsupported`` for what Triton does and tribar does not; the message names model and
     field, and ``param`` is the field's path (``input[0].dims[1]``), from which ``positioned`` tells line and column.
-    ``gpus`` are the ids of this machine's GPUs; None leaves unchecked whether they are there.
+    ``gpus`` are the ids of the GPUs that the backend can use; None leaves unchecked whether they are there.
     """
     _check_name(config, name)
     check_backend(config, name=name, backends=backends)
-    for field, substitute in _NOT_OFFERED.items():
-        if _is_set(config, field):
-            raise not_offered(name, field, substitute)
+    check_offered(config, name=name)
     check_batch_sizes(config)
     check_tensors(config)
     check_queues(config)
@@ -58,6 +56,13 @@ def validate(
         )
     _check_files(config, directory)
     check_warmup(config, directory)
+
+
+def check_offered(config: ModelConfig, *, name: str) -> None:
+    """Raises ``Unsupported`` for what tribar does not do, before anything is completed as if it did."""
+    for field, substitute in _NOT_OFFERED.items():
+        if _is_set(config, field):
+            raise not_offered(name, field, substitute)
 
 
 def validate_written(config: ModelConfig, *, name: str) -> None:

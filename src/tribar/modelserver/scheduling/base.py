@@ -1,14 +1,21 @@
 """The contract between the model server and what orders a model's requests."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from tribar.core.errors import TribarError
 from tribar.core.inference import InferRequest, InferResponse
 
+PATIENCE_S: Final = 300.0
+"""A batch that gives no answer for so long is not waited for when its model is unloaded."""
+
 
 class Outlet(Protocol):
     """Where the answers to one request go. All calls on the event loop; exactly one of them is the final one."""
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Have ``taken`` called as ``backends.base.Reply`` says."""
+        ...
 
     def respond(self, response: InferResponse) -> None:
         """A response; final where it says so."""
@@ -39,6 +46,9 @@ class ModelScheduler(Protocol):
         """Requests that have no final answer yet."""
         ...
 
-    async def close(self) -> None:
-        """Refuse new requests, finish those inside, then free the instances. Idempotent."""
+    async def close(self, patience_s: float = PATIENCE_S) -> None:
+        """Refuse new requests, finish those inside, then free the instances. Idempotent.
+
+        Where no answer has come for ``patience_s``, those inside fail with ``Unavailable`` and instances are ended.
+        """
         ...

@@ -1,9 +1,9 @@
 """One request on its way through a scheduler, and the way back of its answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tribar.core.errors import Cancelled, Internal, TribarError
+from tribar.core.errors import Cancelled, Internal, Overloaded, TribarError
 from tribar.core.inference import InferRequest, InferResponse, Parameters
 from tribar.core.tensors import Tensor
 from tribar.modelserver.backends.base import Execution
@@ -12,6 +12,9 @@ from tribar.modelserver.response_cache import CacheKey
 from tribar.modelserver.scheduling.base import Outlet
 from tribar.modelserver.scheduling.ordering import ResponseOrder, Turn
 from tribar.modelserver.scheduling.recorder import Recorder
+
+MAX_HELD = 1024
+"""Responses of one request that wait for those of earlier ones (``preserve_ordering``)."""
 
 
 class CallOwner(Protocol):
@@ -57,6 +60,7 @@ class Call:
         "_outlet",
         "_owner",
         "_sent_ns",
+        "_taken",
         "_turn",
         "cache_key",
         "enqueued_ns",
@@ -78,6 +82,7 @@ class Call:
         self._is_cancelled = False
         self._n_sent = 0
         self._sent_ns = 0
+        self._taken: Callable[[], None] | None = None
         self.request = request
         self.size = size
         self.enqueued_ns = enqueued_ns
@@ -110,6 +115,15 @@ class Call:
         """Whether nobody waits any more."""
         return self._is_cancelled
 
+    def watch(self, taken: Callable[[], None]) -> None:
+        """As ``Reply``. Responses that wait for those of earlier requests count as taken: their reader cannot have them
+        before a model has gone on, maybe this one.
+        """
+        if self._order is None:
+            self._outlet.watch(taken)
+        else:
+            self._taken = taken
+
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         """A response from the instance. Raises ``Internal`` after the final one."""
         if not self._accepts():
@@ -137,6 +151,11 @@ class Call:
         """The final response, which no instance made (the response cache did)."""
         self._end(is_failed=False)
         self._give(response, is_final=True)
+
+    def give_up(self, error: TribarError) -> None:
+        """The final error, though its caller still waits. What the instance still sends is dropped."""
+        self._is_cancelled = True
+        self.refuse(error, "OTHER")
 
     def refuse(self, error: TribarError, reason: str) -> None:
         """The final error, at once and whoever else waits: the queue's, or that the caller left."""
@@ -169,8 +188,13 @@ class Call:
     def _give(self, answer: InferResponse | TribarError, *, is_final: bool) -> None:
         if self._order is None or self._turn is None:
             self._deliver(answer, is_final=is_final)
-        else:
-            self._order.give(self._turn, lambda: self._deliver(answer, is_final=is_final), is_final=is_final)
+            return
+        if len(self._turn.held) >= MAX_HELD and not is_final:
+            self.give_up(Overloaded(f"more than {MAX_HELD} responses wait for those of earlier requests"))
+            return
+        self._order.give(self._turn, lambda: self._deliver(answer, is_final=is_final), is_final=is_final)
+        if self._taken is not None:
+            self._taken()
 
     def _deliver(self, answer: InferResponse | TribarError, *, is_final: bool) -> None:
         if isinstance(answer, InferResponse):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
-from tribar.core.errors import Unsupported
 from tribar.modelserver.backends.base import Device
 
 
@@ -21,18 +20,12 @@ class Placement:
     device_id: int = 0
 
 
-def placements(config: ModelConfig, n_gpus: int) -> Sequence[Placement]:
-    """The instances of all groups, in order; one on the best device where the configuration names no group.
-
-    KIND_AUTO is the GPUs where there are any, else the CPU; on GPUs ``count`` is per device. Raises ``Unsupported``
-    for a GPU that this machine does not have.
-    """
-    groups = list(config.instance_group) or [ModelInstanceGroup(count=1)]
+def placements(config: ModelConfig) -> Sequence[Placement]:
+    """The instances of all groups of a completed configuration, in order; on GPUs ``count`` is per device."""
     found: list[Placement] = []
-    for number, group in enumerate(groups):
-        name = group.name or f"{config.name}_{number}"
-        count = max(1, group.count)
-        for device, device_id in _devices(group, name, n_gpus):
+    for group in config.instance_group:
+        name, count = group.name, group.count
+        for device, device_id in _devices(group):
             found += [Placement(f"{name}_{copy}" if count > 1 else name, device, device_id) for copy in range(count)]
     return found
 
@@ -51,18 +44,11 @@ def thread_shares(n_threads: int, n_instances: int) -> list[int]:
     return [max(1, share + (index < rest)) for index in range(n_instances)]
 
 
-def _devices(group: ModelInstanceGroup, name: str, n_gpus: int) -> list[tuple[Device, int]]:
-    kind = group.kind
-    if kind == ModelInstanceGroup.KIND_MODEL:
-        return [(Device.MODEL, 0)]
-    if kind == ModelInstanceGroup.KIND_CPU or (kind == ModelInstanceGroup.KIND_AUTO and n_gpus == 0 and not group.gpus):
-        return [(Device.CPU, 0)]
-    gpus = list(group.gpus) or list(range(n_gpus))
-    missing = [gpu for gpu in gpus if not 0 <= gpu < n_gpus] if gpus else ["any"]
-    if missing:
-        raise Unsupported(
-            f"instance group '{name}' asks for a GPU ({missing[0]}), this machine has {n_gpus}: "
-            "use KIND_CPU or KIND_AUTO",
-            param="instance_group",
-        )
-    return [(Device.GPU, gpu) for gpu in gpus]
+def _devices(group: ModelInstanceGroup) -> list[tuple[Device, int]]:
+    match group.kind:
+        case ModelInstanceGroup.KIND_GPU:
+            return [(Device.GPU, gpu) for gpu in group.gpus]
+        case ModelInstanceGroup.KIND_MODEL:
+            return [(Device.MODEL, 0)]
+        case _:
+            return [(Device.CPU, 0)]

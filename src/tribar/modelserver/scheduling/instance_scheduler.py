@@ -1,6 +1,7 @@
 """The scheduler of models that keep no state between requests: a queue, batches, and a pool of instances."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
@@ -10,13 +11,15 @@ from tribar.core.tensors import Tensor
 from tribar.modelserver.backends.base import Execution, Instance
 from tribar.modelserver.batcher import Batcher, BatchingPolicy
 from tribar.modelserver.response_cache import CacheKey, ResponseCache
-from tribar.modelserver.scheduling.base import Outlet
+from tribar.modelserver.scheduling.base import PATIENCE_S, Outlet
 from tribar.modelserver.scheduling.call import Call
 from tribar.modelserver.scheduling.ordering import ResponseOrder
 from tribar.modelserver.scheduling.policy import BatchKey, BatchSize, batch_key, batch_size
 from tribar.modelserver.scheduling.recorder import Recorder
-from tribar.modelserver.scheduling.workers import OpenInstance, WorkerPool
+from tribar.modelserver.scheduling.timestamps import timestamps
+from tribar.modelserver.scheduling.workers import GRACE_S, HUNG_GRACE_S, OpenInstance, WorkerPool
 from tribar.modelserver.signature import Signature
+from tribar.modelserver.tracing import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class InstanceScheduler:
         preserves_order: bool = False,
         cache: ResponseCache | None = None,
         generation: int = 0,
+        traces: Traces | None = None,
     ) -> None:
         self.recorder = recorder
         self.is_decoupled = signature.is_decoupled
@@ -52,11 +56,13 @@ class InstanceScheduler:
         self._order = ResponseOrder() if preserves_order else None
         self._cache = None if signature.is_decoupled else cache
         self._generation = generation
+        self._traces = traces or Traces()
         self._clock = recorder.clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
-        self._n_inside = 0
+        self._inside: set[Call] = set()
+        self._n_answers = 0
         self._is_closing = False
         self._drained = asyncio.Event()
         self._workers = WorkerPool(open_instance, self)
@@ -66,7 +72,7 @@ class InstanceScheduler:
     @property
     def n_inside(self) -> int:
         """Requests that have no final answer yet."""
-        return self._n_inside
+        return len(self._inside)
 
     @property
     def n_instances(self) -> int:
@@ -86,7 +92,7 @@ class InstanceScheduler:
         except Overloaded as error:
             self.recorder.overflowed()
             raise Overloaded(f"[request id: {request.id or '<id_unknown>'}] {error.message}") from error
-        self._n_inside += 1
+        self._inside.add(call)
         self._look(now_ns)
         return call.cancel
 
@@ -96,13 +102,16 @@ class InstanceScheduler:
             raise self._unavailable()
         await self._workers.resize(n_instances)
 
-    async def close(self) -> None:
+    async def close(self, patience_s: float = PATIENCE_S) -> None:
         """As ``ModelScheduler``."""
         self._is_closing = True
-        while self._n_inside:
-            self._drained.clear()
-            await self._drained.wait()
-        await self._workers.close()
+        if await self._finish(patience_s):
+            await self._workers.close(GRACE_S)
+        else:
+            logger.error("a model gives no answer; it is ended", extra={"model": self._name, "version": self._version})
+            for call in [*self._inside]:
+                self._abandon(call)
+            await self._workers.close(HUNG_GRACE_S)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -147,6 +156,7 @@ class InstanceScheduler:
 
     def response(self, call: Call, outputs: Sequence[Tensor], parameters: Parameters, is_final: bool) -> InferResponse:
         """An instance's outputs as the response to ``call`` (``CallOwner``)."""
+        self._n_answers += 1
         if call.cache_key is not None and self._cache is not None:
             self._remember(self._cache, call.cache_key, call, outputs, parameters)
         return InferResponse(
@@ -167,12 +177,32 @@ class InstanceScheduler:
 
     def leave(self, call: Call) -> None:
         """It is over (``CallOwner``)."""
-        self._n_inside -= 1
-        if self._n_inside == 0:
+        self._n_answers += 1
+        self._inside.discard(call)
+        if not self._inside:
             self._drained.set()
         if call.worker is not None:
             call.worker.forget(call)
             self._record_late(call)
+        elif call.execution is None and self._traces.is_on:
+            self._trace([call], self._clock())
+
+    async def _finish(self, patience_s: float) -> bool:
+        """Wait for those inside; False where no answer came for ``patience_s``."""
+        while self._inside:
+            n_before = self._n_answers
+            self._drained.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._drained.wait()
+            if self._inside and self._n_answers == n_before:
+                return False
+        return True
+
+    def _abandon(self, call: Call) -> None:
+        if call.queued is not None:
+            self._batcher.cancel(call.queued)
+        call.give_up(Unavailable(f"model '{self._name}' version {self._version} gave no answer and was unloaded"))
 
     def _unavailable(self) -> Unavailable:
         return Unavailable(f"model '{self._name}' version {self._version} is being unloaded")
@@ -253,9 +283,16 @@ class InstanceScheduler:
         if succeeded:
             size = sum([call.size for call in succeeded])
             self.recorder.succeeded(execution, size, [call.enqueued_ns for call in succeeded], self._clock())
+        if self._traces.is_on:
+            self._trace(calls, self._clock())
         for call in calls if len(succeeded) < len(calls) else ():
             if call.is_failed and not call.is_cancelled():
                 self.recorder.failed("BACKEND", call.enqueued_ns)
+
+    def _trace(self, calls: Sequence[Call], end_ns: int) -> None:
+        for call in calls:
+            if self._traces.takes(self._name):
+                self._traces.add(self._name, self._version, call.request.id, timestamps(call, end_ns))
 
     def _answer_from(self, cache: ResponseCache, call: Call) -> bool:
         call.cache_key = cache.key(call.request, self._version, self._generation)
@@ -266,7 +303,7 @@ class InstanceScheduler:
         if found is None:
             return False
         call.cache_key = None
-        self._n_inside += 1
+        self._inside.add(call)
         call.line_up(self._order)
         self.recorder.cache_hit(call.lookup_ns, call.enqueued_ns)
         call.answer(self.response(call, found.outputs, found.parameters, is_final=True))

@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 GRACE_S = 60.0
 """A batch whose requests are all over may run that long when its model is unloaded; longer than models finalize."""
 
+HUNG_GRACE_S = 1.0
+"""The same for a batch whose requests nobody could wait for any longer."""
+
 OpenInstance = Callable[[int], Awaitable[Instance]]
 """Loads the instance with this index (0, 1, ... over all groups). Raises a ``TribarError`` with the reason."""
 
@@ -67,14 +70,14 @@ class Worker:
         """Wait until a retired worker has closed its instance.
 
         One that still runs after ``grace_s`` has its instance closed meanwhile (which ends a worker process), and is
-        left behind where that takes as long.
+        left behind where that takes ``GRACE_S``.
         """
         _, pending = await asyncio.wait([self.task], timeout=grace_s)
         if not pending:
             return
         logger.warning("an instance goes on with a batch that nobody waits for; it is closed")
         closing = asyncio.get_running_loop().create_task(self._close())
-        _, pending = await asyncio.wait([closing, self.task], timeout=grace_s)
+        _, pending = await asyncio.wait([closing, self.task], timeout=GRACE_S)
         if pending:
             logger.error("an instance does not end; it is left behind, with the memory that it uses")
         for task in pending:
@@ -182,11 +185,11 @@ class WorkerPool:
         if self._retired:
             await asyncio.wait([worker.task for worker in self._retired], timeout=GRACE_S)
 
-    async def close(self) -> None:
-        """Close every instance, all requests being over; one that does not get free, too. Idempotent."""
+    async def close(self, grace_s: float) -> None:
+        """Close every instance, all requests being over; one that does not get free in ``grace_s``, too. Idempotent."""
         async with self._resizing:
             self._retire(0)
-        await asyncio.gather(*(worker.end(GRACE_S) for worker in self._retired))
+        await asyncio.gather(*(worker.end(grace_s) for worker in self._retired))
 
     def _retire(self, n_left: int) -> None:
         retired = self._workers[n_left:]

@@ -1,6 +1,6 @@
 """Models of real files behind their backend: loaded as the repository loads them, asked as the scheduler asks."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,9 @@ class Answer:
 
     def is_cancelled(self) -> bool:
         return False
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        raise AssertionError("only a decoupled model watches")
 
     def send(self, outputs: Sequence[Tensor], *, parameters: Parameters | None = None, is_final: bool = True) -> None:
         self.outputs = {tensor.name: tensor.data for tensor in outputs}

@@ -59,7 +59,7 @@ async def test_json_and_binary_may_be_mixed() -> None:
     [
         (head(4, [1, 1]), bytes(8), 400, "unexpected additional input data"),
         (head(16), bytes(8), 400, "expecting 8 additional bytes"),
-        (head(16), bytes(16), 400, "expected 8 bytes for input 'INPUT0' (FP32 of shape [1, 2]), got 16"),
+        (head(16), bytes(16), 400, "byte size mismatch for input 'INPUT0' for model 'fp32'. Expected 8, got 16"),
         (head(0), b"", 400, "got 0"),
         (head(-8), bytes(8), 500, "binary_data_size"),
         (head("8"), bytes(8), 500, "binary_data_size"),

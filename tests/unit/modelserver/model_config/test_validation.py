@@ -137,7 +137,7 @@ BAD = [
      "dynamic_batching.default_queue_policy.timeout_action", "choose REJECT or DELAY"),
     ("instance_group { kind: KIND_CPU gpus: 0 }", "instance_group[0].gpus", "KIND_CPU has no GPUs"),
     ("instance_group { kind: KIND_MODEL gpus: 0 }", "instance_group[0].gpus", "KIND_MODEL has no GPUs"),
-    ("instance_group { kind: KIND_GPU }", "instance_group[0].kind", "this machine has no GPU"),
+    ("instance_group { kind: KIND_GPU }", "instance_group[0].kind", "no GPU here that backend 'python' can use"),
     ("instance_group { kind: 9 }", "instance_group[0].kind", "choose KIND_AUTO"),
     ("instance_group { count: 99999 }", "instance_group[0].count", "99999 are too many"),
     ("instance_group { profile: '0' }", "instance_group[0].profile", "TensorRT"),

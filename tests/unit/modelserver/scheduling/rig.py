@@ -20,6 +20,7 @@ from tribar.modelserver.signature import Signature, TensorSpec
 
 MS = 1_000_000
 ALONE = BatchingPolicy(max_batch_size=16, shares_batches=False)
+PREFERRED = BatchingPolicy(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ns=5 * MS)
 
 
 class SleepInstance:
@@ -67,6 +68,9 @@ class Outcome:
     ended: list[str] = field(default_factory=list)
     name: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def watch(self, taken: Callable[[], None]) -> None:
+        """Nothing here watches."""
 
     def respond(self, response: InferResponse) -> None:
         assert self.end_ns is None, "after the final answer"

@@ -5,6 +5,7 @@ import pytest
 from tests.unit.modelserver.scheduling.rig import (
     ALONE,
     MS,
+    PREFERRED,
     Rig,
     SleepInstance,
     busy,
@@ -23,8 +24,6 @@ from tribar.core.errors import (
 from tribar.core.tensors import DataType
 from tribar.modelserver.batcher import BatchingPolicy, QueuePolicy
 from tribar.modelserver.signature import TensorSpec
-
-PREFERRED = BatchingPolicy(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ns=5 * MS)
 
 
 def test_three_requests_make_one_batch_after_five_milliseconds() -> None:

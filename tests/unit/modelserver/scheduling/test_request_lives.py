@@ -6,6 +6,7 @@ import pytest
 from tests.unit.modelserver.scheduling.rig import (
     ALONE,
     MS,
+    PREFERRED,
     Rig,
     SleepInstance,
     busy,
@@ -26,8 +27,6 @@ from tribar.core.errors import (
 from tribar.modelserver.backends.base import Execution, Reply
 from tribar.modelserver.batcher import BatchingPolicy, QueuePolicy
 from tribar.modelserver.scheduling.workers import GRACE_S
-
-PREFERRED = BatchingPolicy(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ns=5 * MS)
 
 
 def test_a_failing_batch_fails_its_own_requests_only() -> None:

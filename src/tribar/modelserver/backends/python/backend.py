@@ -38,6 +38,10 @@ class PythonBackend:
         """End the processes that complete configurations, whose threads would hold up the end of this one."""
         self._completions.close()
 
+    def can_use_gpu(self) -> bool:
+        """As ``Backend``: a model puts itself on the GPU that ``initialize`` is told of."""
+        return True
+
     def complete(self, directory: Path, config: ModelConfig) -> ModelConfig:
         """What the model's ``auto_complete_config`` makes of it."""
         path = _model_file(directory, config)

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from tribar.core.errors import Internal, InvalidRequest, TribarError
+from tribar.core.errors import Internal, InvalidRequest, Overloaded, TribarError
 from tribar.core.inference import InferRequest
 from tribar.core.tensors import Tensor
 from tribar.modelserver.backends.base import Execution, Reply
 from tribar.modelserver.backends.python.arena import Arena, Window
 from tribar.modelserver.backends.python.codes import error_of
+from tribar.modelserver.backends.python.flow import READER_PATIENCE_S, Flow
 from tribar.modelserver.backends.python.messages import (
     BlockRef,
     Done,
@@ -26,6 +27,8 @@ from tribar.modelserver.backends.python.messages import (
     Question,
     Ready,
     Sent,
+    Stalled,
+    Taken,
     ToFrontEnd,
     ToWorker,
     WireRequest,
@@ -47,6 +50,8 @@ MAX_FREED_BLOCKS = 4
 """So many blocks are worth a message of their own."""
 
 _SEQUENCE_START, _SEQUENCE_END = 1, 2
+_ALL = 2**62
+"""More responses and bytes than there can be."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +84,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._next_uid = 0
         self._replies: dict[int, Reply] = {}
+        self._flows: dict[int, Flow] = {}
         self._batches: deque[_Batch] = deque()
         self._lingering: list[_Batch] = []
         self._failure: TribarError | None = None
@@ -160,6 +166,8 @@ class Link(asyncio.Protocol):
             self._ready.exception()  # nobody may be waiting
         replies = [*self._replies.values()]
         self._replies.clear()
+        for uid in [*self._flows]:
+            self._close_flow(uid)
         for reply in replies:
             reply.fail(error)
         batches = [*self._batches, *self._lingering]
@@ -198,8 +206,11 @@ class Link(asyncio.Protocol):
             case Sent():
                 self._arena.give_back(message.freed)
                 self._take_sent(message)
+            case Stalled():
+                self._take_stalled(message.uid)
             case Ready():
-                self._ready.set_result(message)
+                if not self._ready.done():  # who opened it may have been cancelled
+                    self._ready.set_result(message)
             case Infer():
                 self._arena.give_back(message.freed)
                 assert self.calls is not None
@@ -225,6 +236,7 @@ class Link(asyncio.Protocol):
             error = Internal(message.error)
             for uid in batch.uids:
                 if (reply := replies.pop(uid, None)) is not None:
+                    self._close_flow(uid)
                     reply.fail(error)
         memory = None if message.block is None else self._window.open(message.block)
         for uid, response in zip(batch.uids, message.responses, strict=False):
@@ -239,12 +251,45 @@ class Link(asyncio.Protocol):
         reply = self._replies.pop(message.uid, None) if message.is_final else self._replies.get(message.uid)
         if reply is None:
             return  # its batch has failed meanwhile
+        if message.is_final:
+            self._close_flow(message.uid)
+        else:
+            self._count(message, reply)
+        is_read = not reply.is_cancelled()
         if message.response is None:
             reply.send((), is_final=True)
         else:
             _answer(reply, message.response, memory, is_final=message.is_final)
+        if not is_read and not message.is_final:
+            self._flows[message.uid].taken()
         if message.is_final and self._lingering:
             self._wake_answered()
+
+    def _count(self, message: Sent, reply: Reply) -> None:
+        flow = self._flows.get(message.uid)
+        if flow is None:
+            flow = self._flows[message.uid] = Flow(message.uid, self.send, self._give_up)
+            reply.watch(flow.taken)
+        flow.sent(message)
+
+    def _take_stalled(self, uid: int) -> None:
+        flow = self._flows.get(uid)
+        if flow is None:
+            self.send(Taken(uid, _ALL, _ALL))  # nobody reads any more: it need not wait again
+        else:
+            flow.asked()
+
+    def _give_up(self, uid: int) -> None:
+        """A request whose reader takes nothing, while its model waits and others may wait for that."""
+        self._close_flow(uid)
+        self.send(Taken(uid, _ALL, _ALL))
+        if (reply := self._replies.pop(uid, None)) is not None:
+            reply.fail(Overloaded(f"no response was taken for {READER_PATIENCE_S:g} s: read faster, or ask for less"))
+        self._wake_answered()
+
+    def _close_flow(self, uid: int) -> None:
+        if (flow := self._flows.pop(uid, None)) is not None:
+            flow.close()
 
     def _wake_answered(self) -> None:
         """Of the batches whose ``execute`` left the answers to senders, those that have them all."""

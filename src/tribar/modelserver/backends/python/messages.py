@@ -91,6 +91,14 @@ class Answer(msgspec.Struct, array_like=True, tag=True):
     freed: list[int] = []
 
 
+class Taken(msgspec.Struct, array_like=True, tag=True):
+    """The answer to ``Stalled``: the reader of a request has taken these responses, the oldest."""
+
+    uid: int
+    n_responses: int
+    n_bytes: int
+
+
 class Finalize(msgspec.Struct, array_like=True, tag=True):
     """Finalize the model and end."""
 
@@ -124,6 +132,12 @@ class Sent(msgspec.Struct, array_like=True, tag=True):
     is_final: bool
     block: BlockRef | None = None
     freed: list[int] = []
+
+
+class Stalled(msgspec.Struct, array_like=True, tag=True):
+    """The model waits until the reader of a request has taken some of its responses."""
+
+    uid: int
 
 
 class Infer(msgspec.Struct, array_like=True, tag=True):
@@ -177,8 +191,8 @@ class Measure(msgspec.Struct, array_like=True, tag=True):
     value: float
 
 
-ToWorker = Open | Complete | Execute | Freed | Answer | Finalize
-ToFrontEnd = Ready | Done | Sent | Infer | More | Question | Log | Measure | Freed
+ToWorker = Open | Complete | Execute | Freed | Answer | Taken | Finalize
+ToFrontEnd = Ready | Done | Sent | Stalled | Infer | More | Question | Log | Measure | Freed
 
 _LENGTH = struct.Struct("<I")
 

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from tribar.modelserver.backends.python.arena import Arena
@@ -22,11 +23,14 @@ from tribar.modelserver.backends.python.messages import (
     Finalize,
     Freed,
     Open,
+    Stalled,
+    Taken,
     ToFrontEnd,
     ToWorker,
     worker_frames,
 )
 from tribar.modelserver.backends.python.parcel import INLINE_BYTES, Parcel
+from tribar.modelserver.backends.python.worker.unread import Unread
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -48,6 +52,7 @@ class Channel:
         self._is_reading = False
         self._work: deque[Work] = deque()
         self._answers: dict[int, deque[Answer]] = {}
+        self._unread: dict[int, Unread] = {}
 
     def send(self, message: ToFrontEnd) -> None:
         """Send a message without tensors."""
@@ -91,6 +96,22 @@ class Channel:
         """Answers that still come are dropped."""
         self._answers.pop(call, None)
 
+    def wait_for_room(self, uid: int, unread: Unread, n_bytes: int) -> None:
+        """Wait until the reader of a request has taken enough of ``unread`` for a response of ``n_bytes``.
+
+        One thread at a time for each request.
+        """
+        if unread.has_room(n_bytes):
+            return
+        self._unread[uid] = unread
+        try:
+            while not unread.has_room(n_bytes):
+                has_less = partial(unread.is_below, unread.n_responses)
+                self.send(Stalled(uid))
+                self._read_until(has_less)
+        finally:
+            del self._unread[uid]
+
     def _take(self, box: deque[T]) -> T:
         while True:
             with self._turn:
@@ -99,11 +120,25 @@ class Channel:
                 if box:
                     return box.popleft()
                 self._is_reading = True
-            messages, freed = self._receive()
-            if freed:
-                with self._write_lock:
-                    self._arena.give_back(freed)
-            self._pass_turn(messages)
+            self._read()
+
+    def _read_until(self, is_there: Callable[[], bool]) -> None:
+        while True:
+            with self._turn:
+                while not is_there() and self._is_reading:
+                    self._turn.wait()
+                if is_there():
+                    return
+                self._is_reading = True
+            self._read()
+
+    def _read(self) -> None:
+        """The caller has the turn, and gives it away."""
+        messages, freed = self._receive()
+        if freed:
+            with self._write_lock:
+                self._arena.give_back(freed)
+        self._pass_turn(messages)
 
     def _poll(self) -> None:
         """Learn which blocks are free again, without waiting. The caller holds the write lock."""
@@ -142,6 +177,9 @@ class Channel:
                 if isinstance(message, Answer):
                     if message.call in self._answers:
                         self._answers[message.call].append(message)
+                elif isinstance(message, Taken):
+                    if message.uid in self._unread:
+                        self._unread[message.uid].taken(message.n_responses, message.n_bytes)
                 elif not isinstance(message, Freed):
                     self._work.append(message)
             self._is_reading = False

@@ -1,5 +1,6 @@
 """Sends the responses to one request, at any time and in any thread."""
 
+import threading
 from collections.abc import Collection
 
 from tribar.modelserver.backends.python.messages import Question, Sent, WireResponse
@@ -7,6 +8,7 @@ from tribar.modelserver.backends.python.parcel import Parcel
 from tribar.modelserver.backends.python.worker.api.errors import TritonModelException
 from tribar.modelserver.backends.python.worker.api.response import InferenceResponse, to_wire
 from tribar.modelserver.backends.python.worker.session import Session
+from tribar.modelserver.backends.python.worker.unread import Unread
 
 RESPONSE_COMPLETE_FINAL = 1
 
@@ -21,6 +23,8 @@ class InferenceResponseSender:
         self._session = session
         self._uid = uid
         self._wanted = wanted
+        self._unread = Unread()
+        self._sending = threading.Lock()
         self._has_sent = False
         self._is_answered = False
         self.is_closed = False
@@ -28,7 +32,8 @@ class InferenceResponseSender:
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
         """Send a response, the final flag, or both. Raises ``TritonModelException`` out of turn.
 
-        The one response of a model that is not decoupled goes out as the final one even without the flag.
+        The one response of a model that is not decoupled goes out as the final one even without the flag. Waits where
+        the reader of the responses is far behind.
         """
         self._check(response, flags)
         is_final = flags == RESPONSE_COMPLETE_FINAL
@@ -41,7 +46,13 @@ class InferenceResponseSender:
         wire = to_wire(response, self._wanted, parcel)
         self._has_sent = True
         self.is_closed = is_final
-        self._send(wire, parcel, is_final=is_final or not self._session.is_decoupled)
+        if not self._session.is_decoupled:
+            self._send(wire, parcel, is_final=True)
+            return
+        with self._sending:
+            self._session.channel.wait_for_room(self._uid, self._unread, parcel.n_bytes)
+            self._unread.sent(parcel.n_bytes)
+            self._send(wire, parcel, is_final=is_final)
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the responses any more."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[2] / "native"
+NATIVE = Path(__file__).parents[3] / "native"
 BUILD = (NATIVE / "levels.cmake").read_text(encoding="utf-8")
 VARIABLES = dict(re.findall(r"set\((\w+) (-m[^)]*)\)", BUILD))
 FLAGS = {

@@ -1,0 +1,1 @@
+"""Implementations of the port ``Buckets``: in memory for one gateway, in Redis for several."""

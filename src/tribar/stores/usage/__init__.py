@@ -1,0 +1,1 @@
+"""Implementations of the port ``UsageLedger``: in memory, and in SQL."""
