@@ -27,6 +27,10 @@ class Caller:
     may_shrink: bool = False
 
 
+NOBODY = Caller()
+"""Whose request is left as it is."""
+
+
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
     """The caller of the ASGI request that arrived at ``now_s``. Raises ``InvalidRequest`` naming the header."""
     expires_s = None
