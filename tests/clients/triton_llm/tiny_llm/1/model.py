@@ -6,7 +6,6 @@ A prompt that begins with ``fail`` fails; one that begins with ``endless`` goes 
 import itertools
 import json
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,8 @@ def _text(request: Any, name: str) -> str:
 
 
 class TritonPythonModel:
+    _pause = threading.Event()
+
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
             threading.Thread(target=self._answer, args=(request,)).start()
@@ -52,6 +53,6 @@ class TritonPythonModel:
             if request.is_cancelled():
                 break
             sender.send(_response(word + " ", "None", len(words), 1))
-            time.sleep(0.001)
+            self._pause.wait(0.001)
         reason = "length" if len(words) > limit else "stop"
         sender.send(_response("", reason, len(words), 0), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
