@@ -28,6 +28,11 @@ NAMES = (
     "dynamic_batching",
     "identity",
     "onnx_backend",
+    "redis_wire",
+    "semantic_pairs",
+    "semantic_bound",
+    "semantic_cache",
+    "sql_pool",
 )
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 
 import pytest
 from tests.unit.engine.client_rig import END, byte_text
@@ -11,13 +12,12 @@ from tests.unit.engine.engine_rig import make_engine, running
 from tests.unit.gateway.upstream.kserve_server import KServeServer
 from tests.unit.gateway.upstream.kserve_server import say as kserve_say
 from tests.unit.gateway.upstream.openai_server import OpenAiServer, say
+from tests.unit.gateway.semantic_cache.cache_rig import Rig
 
+from tribar.app.cluster import ClusterModel, Seat
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
-from tribar.core.requests import GenerateRequest, IdsPrompt, TextPrompt
-from tribar.engine.client import EngineClient
-from tribar.gateway.caller import Caller, OnBehalf
 from tribar.gateway.pool.config import PoolPolicy
 from tribar.gateway.pool.model import PooledModel
 from tribar.gateway.pool.pool import Placed, Pool, PoolPlan
@@ -26,6 +26,15 @@ from tribar.gateway.upstream.cache_salt import CacheSalt
 from tribar.gateway.upstream.kserve.upstream import KServeUpstream, KServeUpstreamConfig
 from tribar.gateway.upstream.local import LocalUpstream
 from tribar.gateway.upstream.openai.upstream import OpenAiUpstream, OpenAiUpstreamConfig
+from tribar.core.requests import Delta, GenerateRequest, IdsPrompt, ModelCard, Prepared, TextPrompt
+from tribar.core.sampling.params import SamplingParams
+from tribar.engine.client import EngineClient
+from tribar.gateway.caller import Caller, OnBehalf
+from tribar.gateway.limits.gate import LimitGate
+from tribar.gateway.limits.limited import Limited
+from tribar.gateway.limits.rules import Allowance, Rule, RuleBook
+from tribar.gateway.semantic_cache.generator import CachedGenerator
+from tribar.stores.buckets.memory import MemoryBuckets
 
 ANSWER = "abé"
 
@@ -47,6 +56,20 @@ async def _engine_client() -> AsyncIterator[TextGenerator]:
         finally:
             serving.cancel()
             await asyncio.wait([serving])
+
+
+@contextlib.asynccontextmanager
+async def _cluster_model() -> AsyncIterator[TextGenerator]:
+    said = ANSWER.encode()
+    async with running(make_engine(lambda ids, n: said[len(ids) - n] if len(ids) - n < len(said) else END)) as engine:
+        model = ClusterModel("m")
+        model.seats["a"] = seat = Seat("a", EngineClient(engine.endpoint.connect, byte_text()))
+        try:
+            await seat.client.wait_ready()
+            yield model
+        finally:
+            seat.running.cancel()
+            await asyncio.wait([seat.running])
 
 
 @contextlib.asynccontextmanager
@@ -88,14 +111,49 @@ async def _kserve_upstream() -> AsyncIterator[TextGenerator]:
         await upstream.close()
 
 
+@contextlib.asynccontextmanager
+async def _cached() -> AsyncIterator[TextGenerator]:
+    """The first answer comes from the generator behind, the others are replayed: ids are asked for as text."""
+    yield _AsText(Rig(speak(*ANSWER)).generator)
+
+
+class _AsText(CachedGenerator):
+    """A cache of texts, asked for ids."""
+
+    def __init__(self, cached: CachedGenerator) -> None:
+        self._cached = cached
+
+    def card(self) -> ModelCard:
+        return self._cached.card()
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        assert isinstance(request.prompt, IdsPrompt)
+        text = bytes(request.prompt.ids).decode()
+        return await self._cached.prepare(
+            replace(request, prompt=TextPrompt(text), sampling=SamplingParams(temperature=0.0))
+        )
+
+    def generate(self, prepared: Prepared) -> AsyncGenerator[Delta, None]:
+        return self._cached.generate(prepared)
+
+
+@contextlib.asynccontextmanager
+async def _limited() -> AsyncIterator[TextGenerator]:
+    rules = RuleBook([Rule(allowance=Allowance(tokens_per_minute=10**9, concurrent_requests=1), model="*")])
+    yield Limited(FakeGenerator(speak(*ANSWER)), LimitGate(MemoryBuckets(), rules))
+
+
 GENERATORS: dict[str, Callable[[], AbstractAsyncContextManager[TextGenerator]]] = {
     "fake": _fake,
+    "cluster-model": _cluster_model,
     "engine-client": _engine_client,
     "on-behalf": _on_behalf,
     "local-upstream": _local_upstream,
     "openai-upstream": _openai_upstream,
     "kserve-upstream": _kserve_upstream,
     "pooled-model": _pooled_model,
+    "cached": _cached,
+    "limited": _limited,
 }
 
 

@@ -13,9 +13,13 @@ from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, 
 
 from tribar.app.pool_tables import RouteTable, UpstreamTable, model_routes
 from tribar.app.settings import OTHER_VARIABLES, load_config
+from tribar.telemetry.caching import CacheFamilies, CacheMetrics
 from tribar.telemetry.inference import InferenceMetrics
+from tribar.telemetry.limits import LimitMetrics
+from tribar.telemetry.loop_watchdog import LoopMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
-from tribar.telemetry.pool import PoolMetrics, PoolStates
+from tribar.telemetry.pools import PoolFamilies, PoolMetrics
+from tribar.telemetry.upstreams import UpstreamMetrics, UpstreamStates
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
 MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
@@ -120,10 +124,18 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
-    pool = PoolMetrics(registry)
-    pool.on_end("u", "ok")
-    pool.on_retry("u")
-    PoolStates(registry, tuple, lambda: 0)
+    upstreams = UpstreamMetrics(registry)
+    upstreams.on_end("u", "ok")
+    upstreams.on_retry("u")
+    UpstreamStates(registry, tuple, lambda: 0)
+    cache = CacheMetrics(CacheFamilies(registry), "m")
+    cache.on_bypass("asked")
+    cache.on_check("client", is_right=True)
+    limits = LimitMetrics(registry)
+    limits.on_refusal("requests")
+    pool = PoolMetrics(PoolFamilies(registry), "redis")
+    pool.on_failure("away")
+    LoopMetrics(registry)
     exported = {sample.name for family in registry.collect() for sample in family.samples}
     exported |= {family.name for family in [*registry.collect(), *InferenceMetrics(registry, tuple).describe()]}
     named = set(re.findall(r"\b(?:tribar|nv)_[a-z0-9_]+", read(str(document))))
@@ -141,7 +153,7 @@ def test_the_settings_file_loads(document: str, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize("document", ["docs/gateway.md", "docs/gateway.zh-CN.md"])
 def test_the_tables_of_a_pool_load(document: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    (content,) = blocks(read(document), "toml")
+    (content,) = [block for block in blocks(read(document), "toml") if "[[upstream]]" in block]
     file = tmp_path_factory.mktemp("settings") / "tribar.toml"
     file.write_text(content)
     assert set(model_routes(load_config({}, {}, file).pool_tables)) == {"chat", "ensemble"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.e2e.server_process import TIMEOUT_S, Server
 from tests.servers.valkey import Valkey, valkey
 
-LIVENESS_S = 1.0
+LIVENESS_S = 2.0
 
 
 class EngineProcess:

@@ -1,13 +1,20 @@
 """The whole server under limits: from its files, over a Valkey that is killed and comes back, watched for blocks."""
 
+import json
 import re
+import sqlite3
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import openai
-from tests.e2e.server_process import Server, ask, serving, stream, write_model
+import pytest
+from tests.e2e.server_process import Server, ask, deadline, serving, stream, write_model
 from tests.servers.valkey import Valkey, valkey
 
 from tribar.app.api_keys import digest_of
@@ -46,6 +53,14 @@ def _n_answers(server: Server, tenant: str) -> int:
     raise AssertionError("nothing was refused")
 
 
+def _usage(server: Server, tenant: str, query: str = "") -> Any:
+    headers = {"Authorization": f"Bearer {KEYS[tenant]}"}
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/v1/usage{query}", headers=headers)) as answer:
+        usage = json.load(answer)
+    assert usage["tenant"] == tenant
+    return usage
+
+
 def _scrape(server: Server, key: str) -> str:
     request = urllib.request.Request(f"{server.url}/metrics", headers={"Authorization": f"Bearer {key}"})
     with urllib.request.urlopen(request, timeout=20) as answer:
@@ -58,15 +73,33 @@ def _value(text: str, sample: str) -> float:
 
 
 def test_limits_of_the_settings_and_of_the_keys(tmp_path: Path) -> None:
-    """Each tenant by itself, a named one instead, a key on top of its tenant; refusals are counted."""
+    """Each tenant by itself, a named one instead, a key on top of its tenant; refusals are counted.
+
+    What was used is written down, told to its tenant alone, and there again after a restart.
+    """
     config = tmp_path / "tribar.toml"
     config.write_text(LIMITS)
-    keys = _keys_file(tmp_path)
-    with serving(str(write_model(tmp_path)), "--config", str(config), "--api-keys-file", str(keys)) as server:
+    keys, database = _keys_file(tmp_path), tmp_path / "usage.db"
+    arguments = [str(write_model(tmp_path)), "--config", str(config), "--api-keys-file", str(keys)]
+    with serving(*arguments, "--usage-database", str(database)) as server:
         assert [_n_answers(server, tenant) for tenant in KEYS] == [3, 5, 2]
         text = _scrape(server, KEYS["alice"])
         assert _value(text, 'tribar_limit_refused_total{reason="requests"}') == 3
         assert "alice" not in text
+        end = deadline()
+        while _usage(server, "bob")["total"]["requests"] != 5:  # it is written down once a second
+            assert time.monotonic() < end
+        assert _usage(server, "alice", "?start=2020-01-01&end=2020-02-01")["data"] == []
+        with pytest.raises(urllib.error.HTTPError) as wrong:
+            _usage(server, "alice", "?start=yesterday")
+        with wrong.value as answer:
+            assert (answer.code, json.load(answer)["error"]["param"]) == (400, "start")
+        with server.client(api_key=KEYS["carol"]) as client, pytest.raises(openai.RateLimitError):
+            ask(client, "hi")
+        assert server.stop() == 0
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT tenant, model, sum(n_requests) FROM tribar_usage GROUP BY 1, 2 ORDER BY 1")
+        assert rows.fetchall() == [("alice", "tiny", 3), ("bob", "tiny", 5), ("carol", "tiny", 2)]
 
 
 class _Traffic:

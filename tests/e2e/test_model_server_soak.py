@@ -42,8 +42,16 @@ def held(server: Server) -> Held:
         n_workers=len(workers),
         n_segments=sum(name.startswith("tribar") for name in os.listdir("/dev/shm")),  # noqa: PTH208
         front_end_bytes=process.memory_info().rss,
-        worker_bytes=max((worker.memory_info().rss for worker in workers), default=0),
+        worker_bytes=max(map(_rss, workers), default=0),
     )
+
+
+def _rss(worker: psutil.Process) -> int:
+    """0 for one that has ended since it was seen."""
+    try:
+        return int(worker.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
 
 
 async def at_rest(server: Server, soak: Soak) -> Held:

@@ -22,6 +22,7 @@ PANELS = {
     "stores": "Stores",
     "cluster": "Cluster",
     "limiting": "Limits",
+    "cache": "Semantic cache",
 }
 
 

@@ -244,6 +244,41 @@ class LimitingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """What is answered without generating it again."""
+
+    semantic_cache: str = option(
+        "off",
+        Choice(("off", "exact", "on")),
+        "Answer again what was answered before: to the same words (exact), or also in other words (on).",
+    )
+    cache_max_error_rate: float = option(
+        0.01, Number(0.0001, 0.5), "Share of wrong answers that the cache may come to give to questions in other words."
+    )
+    cache_shadow_checks: bool = option(
+        True, Switch(), "Compare a share of the answers to other words with fresh ones, and learn from them."
+    )
+    cache_cross_language: bool = option(False, Switch(), "Let Chinese and English questions share answers.")
+    cache_ttl_s: float = option(86400.0, Number(1, 31_536_000), "Seconds for which an answer is kept.", key="cache_ttl")
+    cache_size_bytes: int = option(
+        256 << 20, Size(1 << 20), "Memory of the answers that are kept here, e.g. 1GiB.", key="cache_size"
+    )
+    cache_max_entries: int = option(100_000, Integer(1, 10_000_000), "Most questions that are kept.")
+    cache_max_temperature: float = option(
+        0.3, Number(0, 2), "Answers that are drawn at a higher temperature are not kept."
+    )
+    cache_unseeded: bool = option(False, Switch(), "Also keep answers that are drawn without a seed.")
+    cache_store: str = option(
+        "memory", Choice(("memory", "redis")), "Where answers are kept; redis is for several servers, by --redis-url."
+    )
+    embedder: str | None = option(
+        None,
+        Text("MODEL"),
+        "Embedding model: use (extra [cache]), a folder with an ONNX model, or URL#MODEL; where needed, use.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
     """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file.
 
@@ -259,5 +294,6 @@ class ServeConfig:
     stores: StoresConfig = field(default_factory=StoresConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     limiting: LimitingConfig = field(default_factory=LimitingConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     lists: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
     pool_tables: PoolTables = field(default_factory=PoolTables)

@@ -8,7 +8,7 @@ from typing import Self
 
 from tribar.app.allowances import read_rules
 from tribar.app.api_keys import ApiKeys, keys_from
-from tribar.app.config import LimitingConfig, ServeConfig, StoresConfig
+from tribar.app.config import CacheConfig, LimitingConfig, ServeConfig, StoresConfig
 from tribar.app.files import read_text
 from tribar.app.http_connection import ConnectionLimits
 from tribar.core.errors import InvalidRequest
@@ -20,7 +20,8 @@ from tribar.gateway.limits.rules import Rule
 class Edge:
     """``keys`` None lets everybody in; ``public_prefix`` is the text whose KV all tenants share, empty for none.
 
-    ``rules`` limit what requests may use, as ``limiting`` says, counted in ``stores``.
+    ``rules`` limit what requests may use, as ``limiting`` says, counted in ``stores``. ``cache`` says what is answered
+    without a model.
     """
 
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -30,6 +31,7 @@ class Edge:
     stores: StoresConfig = field(default_factory=StoresConfig)
     limiting: LimitingConfig = field(default_factory=LimitingConfig)
     rules: tuple[Rule, ...] = ()
+    cache: CacheConfig = field(default_factory=CacheConfig)
 
     @classmethod
     def of(cls, config: ServeConfig, max_connections: int, environ: MutableMapping[str, str] = os.environ) -> Self:
@@ -47,6 +49,7 @@ class Edge:
             public_prefix="" if server.public_prefix is None else _public_prefix(Path(server.public_prefix)),
             stores=config.stores,
             limiting=config.limiting,
+            cache=config.cache,
             rules=tuple(read_rules(config.lists.get("limits", ()))),
         )
 

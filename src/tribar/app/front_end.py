@@ -18,6 +18,7 @@ from rich.console import Console
 from starlette.types import ASGIApp
 
 import tribar
+from tribar.app.caching import Caching
 from tribar.app.collector import settle_collector
 from tribar.app.config import ServerConfig
 from tribar.app.draining import DrainingCatalog, LastAnswers
@@ -99,10 +100,12 @@ class FrontEnd:
 
         Raises ``Internal`` where the engine cannot be started, or not again.
         """
+        self._handle_signals()
+        caching = await Caching.open(self._edge.cache, self._stores, self._registry)
         engine, models = self._engine(), self._models()
         pool = self._pool(engine)
-        served = StaticCatalog(self._served(engine, pool))
-        self._handle_signals(functools.partial(self._reload, served, engine, pool))
+        served = StaticCatalog(self._served(engine, pool, caching))
+        self._handle_hangup(functools.partial(self._reload, served, engine, pool, caching))
         parts = [part for part in (engine, models, pool) if part is not None]
         catalog = DrainingCatalog(
             served,
@@ -110,8 +113,9 @@ class FrontEnd:
         )
         await self._stores.open()
         self._limiting.start()
+        caching.start()
         self._watchdog.start()
-        http = HttpServer(self._app(catalog, models), self._listener, self._edge.connections)
+        http = HttpServer(self._app(catalog, models, caching), self._listener, self._edge.connections)
         http.start()
         serving = [asyncio.create_task(part.run(), name="serve a part") for part in parts]
         try:
@@ -123,14 +127,15 @@ class FrontEnd:
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
         finally:
-            self._watchdog.stop()
             catalog.drain()
             await asyncio.gather(*(part.stop(self._server.drain_timeout_s) for part in parts))
             await http.stop()
             for task in serving:
                 task.cancel()
+            await caching.stop()
             await self._limiting.stop()
             await self._stores.close()
+            self._watchdog.stop()
         return 0
 
     def _engine(self) -> LanguageModel | None:
@@ -149,15 +154,20 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _served(self, engine: LanguageModel | None, pool: HostedPool | None) -> dict[str, ServedModel]:
+    def _served(
+        self, engine: LanguageModel | None, pool: HostedPool | None, caching: Caching
+    ) -> dict[str, ServedModel]:
         """What the gateway serves, by name."""
         models = {} if pool is None else pool.served()
+        found = {name: self._guarded(model, caching, name, "") for name, model in models.items()}
         if engine is not None and (pool is None or not pool.takes_engine):
-            models[engine.name] = engine.served()
-        return {name: self._limited(model) for name, model in models.items()}
+            found[engine.name] = self._guarded(engine.served(), caching, engine.name, engine.version)
+        return found
 
-    def _limited(self, model: ServedModel) -> ServedModel:
-        return replace(model, generator=Limited(model.generator, self._limiting.gate))
+    def _guarded(self, served: ServedModel, caching: Caching, name: str, version: str) -> ServedModel:
+        """A model behind its limits, behind the cache, whose hits cost nobody anything."""
+        limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
+        return caching.in_front(limited, served.generator, name, version)
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
@@ -168,7 +178,7 @@ class FrontEnd:
         own = None if engine is None else (engine.name, engine.served().generator)
         return self._make_pool(self._registry, own)
 
-    def _app(self, catalog: DrainingCatalog, models: Models | None) -> ASGIApp:
+    def _app(self, catalog: DrainingCatalog, models: Models | None, caching: Caching) -> ASGIApp:
         keys = self._edge.keys
         app = build_app(
             catalog,
@@ -178,6 +188,8 @@ class FrontEnd:
             rooms={} if models is None else {"/v2": models.app},
             tenant_of=None if keys is None else keys.tenant_of,
             gate=self._limiting.gate,
+            embedders=caching.embedders,
+            cache=caching.administration,
             usage=self._limiting.ledger,
             version=tribar.__version__,
         )
@@ -199,18 +211,23 @@ class FrontEnd:
             for task in ended:
                 task.result()
 
-    async def _reload(self, served: StaticCatalog, engine: LanguageModel | None, pool: HostedPool | None) -> None:
+    async def _reload(
+        self, served: StaticCatalog, engine: LanguageModel | None, pool: HostedPool | None, caching: Caching
+    ) -> None:
         """Read keys and upstreams again."""
         if self._edge.keys is not None:
             await asyncio.to_thread(self._edge.keys.reload)
         if pool is not None and await pool.reload(self._server.drain_timeout_s):
-            served.replace(self._served(engine, pool))
+            served.replace(self._served(engine, pool, caching))
 
-    def _handle_signals(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _handle_signals(self) -> None:
+        """Those that end the server."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+
+    def _handle_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Without anything to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
         if self._edge.keys is not None or self._make_pool is not None:
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, reload)
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from tribar.app.engine_spec import engine_spec
 from tribar.app.model import OpenedModel
+from tribar.app.model_version import model_version
 from tribar.app.option_kinds import format_size
 from tribar.app.resolve import ResolvedConfig
 from tribar.app.supervisor import EX_CONFIG, ProcessSupervisor
@@ -75,6 +76,11 @@ class HostedEngine:
     def has_chat_template(self) -> bool:
         """See ``LanguageModel``."""
         return self._opened.has_chat_template
+
+    @property
+    def version(self) -> str:
+        """See ``LanguageModel``."""
+        return model_version(self._opened.facts.path)
 
     def served(self) -> ServedModel:
         """See ``LanguageModel``."""

@@ -37,6 +37,11 @@ class LanguageModel(Hosted, Protocol):
         """Whether it takes conversations."""
         ...
 
+    @property
+    def version(self) -> str:
+        """Tells models apart that are served under one name one after another."""
+        ...
+
     def served(self) -> ServedModel:
         """What the gateway asks."""
         ...

@@ -25,7 +25,7 @@ from tribar.gateway.upstream.base import Upstream
 from tribar.gateway.upstream.cache_salt import CacheSalt
 from tribar.gateway.upstream.local import LocalUpstream
 from tribar.gateway.upstream.openai.upstream import OpenAiUpstream, OpenAiUpstreamConfig
-from tribar.telemetry.pool import PoolMetrics, PoolStates
+from tribar.telemetry.upstreams import UpstreamMetrics, UpstreamStates
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ class HostedPool:
         self._grace_s = 0.0
         self._made: dict[UpstreamTable, Upstream] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._pool = Pool(pool_policy(config), observer=PoolMetrics(registry))
-        PoolStates(registry, self._pool.states, lambda: self._pool.n_waiting)
+        self._pool = Pool(pool_policy(config), observer=UpstreamMetrics(registry))
+        UpstreamStates(registry, self._pool.states, lambda: self._pool.n_waiting)
         self._tables = tables
         self._plan = self._planned(tables)
         self._pool.install(self._plan)

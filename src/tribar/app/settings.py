@@ -21,6 +21,7 @@ from typing import Any
 
 from tribar.app.api_keys import KEY_VARIABLES
 from tribar.app.config import (
+    CacheConfig,
     ClusterConfig,
     EngineConfig,
     LimitingConfig,
@@ -45,6 +46,7 @@ ROOMS: dict[str, type[Any]] = {
     "stores": StoresConfig,
     "cluster": ClusterConfig,
     "limiting": LimitingConfig,
+    "cache": CacheConfig,
 }
 
 LISTS = ("limits",)

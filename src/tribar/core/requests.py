@@ -65,10 +65,37 @@ class Grammar:
     param: str = "grammar"
 
 
+class CacheMode(StrEnum):
+    """How a request may be answered from stored answers, from most to least."""
+
+    USE = "use"
+    EXACT = "exact"
+    """Only from one to the same words."""
+    REFRESH = "refresh"
+    """From none; the new answer takes the place of a stored one."""
+    BYPASS = "bypass"
+    """From none, and nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheWish:
+    """What a request says about stored answers.
+
+    ``tags`` and ``documents`` name what the answer depends on: once one of them is invalidated, it is not given again.
+    Answers are shared only within one ``corpus_version``.
+    """
+
+    mode: CacheMode = CacheMode.USE
+    tags: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    corpus_version: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """One generation, as every front (OpenAI, KServe, the LLM class) asks for it.
 
+    ``n`` is how many times the caller runs it, for as many choices. ``cache`` is what it says about stored answers.
     ``max_tokens`` None means the room that is left in the context, 0 that only the prompt is scored.
     ``truncate_prompt`` keeps so many tokens at the prompt's end (at least 1; None all of them). ``stop`` are
     non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
@@ -94,6 +121,8 @@ class GenerateRequest:
     deadline_s: float | None = None
     trace_id: str = ""
     may_shrink: bool = False
+    n: int = 1
+    cache: CacheWish = CacheWish()
 
 
 class FinishReason(StrEnum):

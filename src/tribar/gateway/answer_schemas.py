@@ -103,6 +103,8 @@ _TGI_DETAILS = _object(
 )
 _GENERATED = _object({"generated_text": _TEXT}, {"details": _TGI_DETAILS})
 
+_VECTOR: Schema = {"anyOf": [_list({"type": "number"}), _TEXT]}
+
 ANSWERS: dict[str, tuple[str, Schema]] = {
     "/v1/chat/completions": (
         "ChatCompletion",
@@ -116,6 +118,35 @@ ANSWERS: dict[str, tuple[str, Schema]] = {
     "/detokenize": ("Detokenized", _object({"prompt": _TEXT})),
     "/generate": ("Generated", _GENERATED),
     "/": ("GeneratedList", _list(_GENERATED)),
+    "/v1/embeddings": (
+        "EmbeddingList",
+        _object(
+            {
+                "object": {"const": "list"},
+                "data": _list(_object({"object": {"const": "embedding"}, "index": _COUNT, "embedding": _VECTOR})),
+                "model": _TEXT,
+                "usage": _object({"prompt_tokens": _COUNT, "total_tokens": _COUNT}),
+            }
+        ),
+    ),
+    "/v1/cache/feedback": (
+        "CacheFeedback",
+        _object({"object": {"const": "cache.feedback"}, "id": _TEXT, "verdict": {"enum": ["right", "wrong"]}}),
+    ),
+    "/v1/cache": (
+        "CacheInvalidation",
+        _object(
+            {"object": {"const": "cache.invalidation"}},
+            {"tag": _TEXT, "document": _TEXT, "id": _TEXT, "all": {"const": True}},
+        ),
+    ),
+    "/v1/cache/{id}": (
+        "CacheEntry",
+        _object(
+            {"object": {"const": "cache.entry"}}
+            | {"id": _TEXT, "model": _TEXT, "question": _TEXT, "answer": _TEXT, "created": _COUNT}
+        ),
+    ),
     "/v1/models": ("ModelList", _object({"object": {"const": "list"}, "data": _list(_MODEL)})),
     "/v1/models/{name}": ("Model", _MODEL),
     "/health/live": ("Live", _object({"status": {"const": "live"}})),

@@ -9,9 +9,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from tribar.core.ports import UsageLedger
+from tribar.core.ports import Embedder, UsageLedger
 from tribar.gateway.authentication import Authentication, TenantOf
 from tribar.gateway.body import BodyRoom
+from tribar.gateway.cache_routes import CacheFeedback, CacheRoutes
 from tribar.gateway.catalog import GatewayCatalog
 from tribar.gateway.config import GatewayConfig
 from tribar.gateway.dispatch import Dispatch
@@ -21,11 +22,14 @@ from tribar.gateway.limits.headers import NAMES as RATE_LIMIT_HEADERS
 from tribar.gateway.limits.layer import RateLimitHeaders
 from tribar.gateway.middleware import Boundary, HeaderLimit, Observer, RequestId, log_access
 from tribar.gateway.openai.dialects import CHAT, COMPLETIONS
+from tribar.gateway.openai.embeddings import Embeddings
 from tribar.gateway.openai.models import Models
 from tribar.gateway.openai.tokenization import Detokenize, Tokenize
 from tribar.gateway.openapi import openapi_route
 from tribar.gateway.operations import Operations
 from tribar.gateway.pulse import Pulse
+from tribar.gateway.semantic_cache.administration import CacheAdministration
+from tribar.gateway.semantic_cache.generator import CACHE_HEADERS
 from tribar.gateway.tgi.dialects import COMPAT, GENERATE, GENERATE_STREAM
 from tribar.gateway.tgi.info import TgiInfo
 from tribar.gateway.tgi.problem import TgiErrors
@@ -40,6 +44,8 @@ def build_app(
     observe: Observer = log_access,
     rooms: Mapping[str, ASGIApp] = MappingProxyType({}),
     tenant_of: TenantOf | None = None,
+    embedders: Mapping[str, Embedder] = MappingProxyType({}),
+    cache: CacheAdministration | None = None,
     gate: LimitGate | None = None,
     usage: UsageLedger | None = None,
     version: str = "0",
@@ -50,10 +56,11 @@ def build_app(
     must not raise); ``rooms`` are other rooms on the same port and under the same middleware, by the first part of
     their paths ("/v2"), which write errors as KServe v2 has them; ``tenant_of`` knows the API keys, and None lets
     everybody in as the tenant ""; ``gate`` limits what they use, and None limits nothing; ``usage`` is told to
-    tenants, and None to nobody.
+    tenants, and None to nobody; ``embedders`` are served by these names; ``cache`` administers the semantic cache.
     """
     config = config or GatewayConfig()
-    app: ASGIApp = Dispatch(_routes(catalog, config, metrics_text, gate or LimitGate(), usage, version), rooms)
+    routes = _routes(catalog, config, metrics_text, gate or LimitGate(), embedders, cache, usage, version)
+    app: ASGIApp = Dispatch(routes, rooms)
     layers = [
         Middleware(RequestId),
         *_cors(config),
@@ -72,6 +79,8 @@ def _routes(
     config: GatewayConfig,
     metrics_text: Callable[[], bytes],
     gate: LimitGate,
+    embedders: Mapping[str, Embedder],
+    cache: CacheAdministration | None,
     usage: UsageLedger | None,
     version: str,
 ) -> list[BaseRoute]:
@@ -79,6 +88,7 @@ def _routes(
     models = Models(catalog)
     info = TgiInfo(catalog, version)
     room, pulse = BodyRoom(config.max_all_bodies_bytes), Pulse()
+    cache_routes = CacheRoutes(cache)
 
     def generate(dialect: Dialect[Any]) -> GenerateEndpoint[Any]:
         return GenerateEndpoint(dialect, catalog, config, room, pulse, gate)
@@ -86,6 +96,8 @@ def _routes(
     posts: dict[str, ASGIApp] = {
         "/v1/chat/completions": generate(CHAT),
         "/v1/completions": generate(COMPLETIONS),
+        "/v1/embeddings": Embeddings(embedders, config, room, gate),
+        "/v1/cache/feedback": CacheFeedback(cache, config, room),
         "/tokenize": Tokenize(catalog, config, room),
         "/detokenize": Detokenize(catalog, config, room),
         "/generate": TgiErrors(generate(GENERATE)),
@@ -97,6 +109,8 @@ def _routes(
         Route("/v1/models", models.index),
         Route("/v1/usage", UsageReport(usage).answer),
         Route("/v1/models/{name:path}", models.one),
+        Route("/v1/cache", cache_routes.invalidate, methods=["DELETE"]),
+        Route("/v1/cache/{id}", cache_routes.one),
         Route("/info", info.info),
         Route("/health", info.health),
         Route("/health/live", operations.live),
@@ -114,8 +128,8 @@ def _cors(config: GatewayConfig) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After", *RATE_LIMIT_HEADERS],
+            expose_headers=["X-Request-Id", "Retry-After", *RATE_LIMIT_HEADERS, *CACHE_HEADERS],
         )
     ]

@@ -1,34 +1,38 @@
-"""What a request's head says about it, whatever its body asks for: whose it is, and by when it has to be answered."""
+"""What a request's head says about it, whatever its body asks for.
+
+Whose it is, by when it has to be answered, and whether a stored answer would do.
+"""
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tribar.core.errors import DeadlineExceeded, InvalidRequest
 from tribar.core.ports import Clock, TextGenerator
-from tribar.core.requests import Delta, GenerateRequest, ModelCard, Prepared
+from tribar.core.requests import CacheMode, Delta, GenerateRequest, ModelCard, Prepared
 
 DEADLINE_HEADER = "x-tribar-deadline-ms"
 SHRINK_HEADER = "x-tribar-allow-smaller"
 MAX_DEADLINE_MS = 3_600_000
+
+_STRICTNESS = {mode: i for i, mode in enumerate(CacheMode)}
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """``tenant`` and ``key`` (an id, not the key itself) are empty where no keys are configured.
 
-    ``expires_s`` is a monotonic time, None is "never". ``may_shrink``: a smaller model may answer under pressure.
+    ``expires_s`` is a monotonic time, None is "never". ``cache`` is what ``Cache-Control`` (RFC 9111, section 5.2.1)
+    asks for: ``no-store`` goes past the cache, ``no-cache`` and ``max-age=0`` have the answer made anew.
+    ``may_shrink``: a smaller model may answer under pressure.
     """
 
     tenant: str = ""
     expires_s: float | None = None
     key: str = ""
+    cache: CacheMode = CacheMode.USE
     may_shrink: bool = False
-
-
-NOBODY = Caller()
-"""Whose request is left as it is."""
 
 
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
@@ -42,7 +46,19 @@ def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
     state, may_shrink = scope["state"], _may_shrink(_values(scope, SHRINK_HEADER))
-    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), may_shrink)
+    cache = _cache_mode(scope["headers"])
+    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), cache, may_shrink)
+
+
+def _cache_mode(headers: Iterable[tuple[bytes, bytes]]) -> CacheMode:
+    """Other directives than these ask for nothing that is not so anyway."""
+    values = b",".join(value for name, value in headers if name == b"cache-control")
+    if not values:
+        return CacheMode.USE
+    directives = {word.strip() for word in values.lower().split(b",")}
+    if b"no-store" in directives:
+        return CacheMode.BYPASS
+    return CacheMode.REFRESH if directives & {b"no-cache", b"max-age=0"} else CacheMode.USE
 
 
 def _values(scope: Mapping[str, Any], header: str) -> list[str]:
@@ -61,7 +77,8 @@ class OnBehalf:
     """A ``TextGenerator`` that asks ``generator`` for ``caller``.
 
     What is handed on carries the tenant, and as ``deadline_s`` what the time until then has left of the deadline. Among
-    tenants nobody may put itself first: a ``priority`` below 0 counts as 0.
+    tenants nobody may put itself first: a ``priority`` below 0 counts as 0. Of what head and body say about stored
+    answers the stricter one holds.
     """
 
     def __init__(self, generator: TextGenerator, caller: Caller, clock: Clock = time.monotonic) -> None:
@@ -77,7 +94,9 @@ class OnBehalf:
         """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
         self._check_time()
         caller = self._caller
-        if caller != NOBODY:
+        if _STRICTNESS[caller.cache] > _STRICTNESS[request.cache.mode]:
+            request = replace(request, cache=replace(request.cache, mode=caller.cache))
+        if caller.tenant or caller.expires_s is not None or caller.may_shrink:
             priority = max(0, request.priority) if caller.tenant else request.priority
             request = replace(
                 request,

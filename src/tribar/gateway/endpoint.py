@@ -89,7 +89,8 @@ class GenerateEndpoint(Generic[C]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         caller = caller_of(scope, time.monotonic())
-        self._gate.check(Subject(key=caller.key, tenant=caller.tenant))
+        early = scope["state"][VISIT] = self._gate.visit(Subject(key=caller.key, tenant=caller.tenant))
+        early.check()
         work = await self._read(scope, receive, caller)
         subject = Subject(key=caller.key, tenant=caller.tenant, model=work.model)
         async with self._gate.visit(subject, work.n) as visit:

@@ -9,15 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tribar.gateway.answer_schemas import ANSWERS
+from tribar.gateway.cache_routes import MAX_NAME_CHARS, SELECTORS, CacheReport
 from tribar.gateway.caller import DEADLINE_HEADER, MAX_DEADLINE_MS
 from tribar.gateway.openai.chat import ChatBody
 from tribar.gateway.openai.completions import CompletionBody
+from tribar.gateway.openai.embeddings import EmbeddingRequest
 from tribar.gateway.openai.tokenization import DetokenizeRequest, TokenizeBody
 from tribar.gateway.tgi.fields import CompatBody, GenerateBody, GenerateStreamBody
 
 BODIES: dict[str, type[msgspec.Struct]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": CompletionBody,
+    "/v1/embeddings": EmbeddingRequest,
+    "/v1/cache/feedback": CacheReport,
     "/tokenize": TokenizeBody,
     "/detokenize": DetokenizeRequest,
     "/generate": GenerateBody,
@@ -37,7 +41,12 @@ _TGI_ERROR_SCHEMA = {
     "required": ["error", "error_type"],
     "properties": {"error": {"type": "string"}, "error_type": {"type": "string"}},
 }
-_SUMMARIES = {"/tokenize": "A text or a conversation as token ids", "/detokenize": "Token ids as text"}
+_SUMMARIES = {
+    "/v1/embeddings": "Texts as vectors",
+    "/v1/cache/feedback": "Tell whether an answer of the semantic cache was right",
+    "/tokenize": "A text or a conversation as token ids",
+    "/detokenize": "Token ids as text",
+}
 """Routes that generate nothing, and so read no deadline."""
 
 _ERROR_SCHEMA = {
@@ -69,11 +78,17 @@ def openapi_document(version: str) -> dict[str, Any]:
     """The document as a plain dict; a caller may add the paths of other rooms."""
     _, schemas = msgspec.json.schema_components(BODIES.values(), ref_template="#/components/schemas/{name}")
     posting = {path: {"post": _post(path, body.__name__)} for path, body in BODIES.items()}
-    reading = {
+    reading: dict[str, dict[str, Any]] = {
         "/v1/models": {"get": _get("models", "The served models", _json("/v1/models"))},
         "/v1/models/{name}": {
             "get": _get("model", "One served model", _json("/v1/models/{name}"))
             | {"parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]}
+        },
+        "/v1/cache": {"delete": _get("cache_invalidate", "Give stored answers out no more", _json("/v1/cache"))}
+        | {"parameters": [_query(name) for name in SELECTORS]},
+        "/v1/cache/{id}": {
+            "get": _get("cache_entry", "The question and the answer behind a hit", _json("/v1/cache/{id}"))
+            | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
         },
         "/": {"get": _get("index", "What is where", {"application/json": {}})},
         "/info": {"get": _get("info", "The served model, for TGI's clients", {"application/json": {}})},
@@ -115,6 +130,11 @@ def _post(path: str, schema: str) -> dict[str, Any]:
         "parameters": [] if path in _SUMMARIES else [_DEADLINE],
         "requestBody": {"required": True, "content": content},
     }
+
+
+def _query(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"enum": ["true"]} if name == "all" else {"type": "string", "maxLength": MAX_NAME_CHARS}
+    return {"name": name, "in": "query", "description": "Exactly one of the four", "schema": schema}
 
 
 def _json(path: str) -> dict[str, Any]:

@@ -138,7 +138,10 @@ class ModelLifecycle:
         return self._waits.waiting(loading[-1], name) if loading else nullcontext()
 
     async def _change(self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]) -> None:
-        """Make a change when it is this name's turn. The caller may leave: it is made all the same."""
+        """Make a change when it is this name's turn. The caller may leave: it is made all the same.
+
+        Raises ``Unavailable`` where the server stops before the change is made.
+        """
 
         def on_done(task: "asyncio.Task[None]") -> None:
             self._changes.discard(task)
@@ -151,7 +154,12 @@ class ModelLifecycle:
         task = asyncio.get_running_loop().create_task(self._in_turn(served, change, chain))
         self._changes.add(task)
         task.add_done_callback(on_done)
-        await asyncio.shield(task)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():  # the caller is
+                raise
+            raise Unavailable(f"model '{served.name}' was not changed: the server stops") from None
 
     async def _in_turn(
         self, served: ServedModel, change: Callable[[], Awaitable[None]], chain: tuple[str, ...]

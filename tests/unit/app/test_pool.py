@@ -179,6 +179,6 @@ async def test_metrics(tmp_path: Path) -> None:
         'tribar_upstream_breaker{state="closed",upstream="a"} 1.0',
         'tribar_upstream_open_requests{upstream="a"} 0.0',
         'tribar_upstream_time_to_first_token_seconds_count{upstream="a"} 1.0',
-        "tribar_pool_requests_waiting 0.0",
+        "tribar_upstream_requests_waiting 0.0",
     ):
         assert line in text

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tribar.app.config import ServeConfig
+from tribar.app.option_kinds import Number
 from tribar.app.settings import ROOMS, config_from_keywords, load_config, options
 from tribar.core.errors import InvalidRequest
 
@@ -44,7 +45,9 @@ def test_every_source_can_set_every_option(file: Path) -> None:
         "BYTES": "5MiB",
     }
     for option in options().values():
-        other = {"INTEGER": "7", "NUMBER": "7.5", "BOOLEAN": "false" if option.default else "true"}
+        other = {"INTEGER": "7", "BOOLEAN": "false" if option.default else "true"}
+        if isinstance(option.kind, Number):
+            other["NUMBER"] = f"{option.kind.minimum + (option.kind.maximum - option.kind.minimum) / 7:.5g}"
         text = texts.get(option.kind.metavar) or other.get(option.kind.metavar, option.kind.metavar.split("|")[-1])
         from_flag = load_config({option.key: text}, {})
         from_environ = load_config({}, {option.variable: text})

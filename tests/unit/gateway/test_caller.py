@@ -1,4 +1,4 @@
-"""Tenant and deadline of a request, from its head to the generator."""
+"""Tenant, deadline and wishes of a request, from its head to the generator."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tribar.core.errors import DeadlineExceeded, InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
-from tribar.core.requests import Delta, GenerateRequest, Prepared, TextPrompt
+from tribar.core.requests import CacheMode, CacheWish, Delta, GenerateRequest, Prepared, TextPrompt
 from tribar.gateway.caller import Caller, OnBehalf, caller_of
 
 REQUEST = GenerateRequest(model="fake", prompt=TextPrompt("x"))
@@ -104,3 +104,32 @@ async def test_what_the_head_allows_is_handed_on() -> None:
     watched = Watched(0.0)
     await ask(watched, Caller(may_shrink=True))
     assert watched.generated[0].may_shrink
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"),
+    [
+        ([], CacheMode.USE),
+        ([b""], CacheMode.USE),
+        ([b"max-age=60, no-transform"], CacheMode.USE),
+        ([b"no-cache"], CacheMode.REFRESH),
+        ([b"Max-Age=0"], CacheMode.REFRESH),
+        ([b"no-cache, no-store"], CacheMode.BYPASS),
+        ([b"max-age=0", b" No-Store "], CacheMode.BYPASS),
+        ([b"\xff, x-no-store"], CacheMode.USE),
+    ],
+)
+def test_cache_control(values: list[bytes], mode: CacheMode) -> None:
+    """BUG-093."""
+    asked = {"headers": [(b"cache-control", value) for value in values], "state": {}}
+    assert caller_of(asked, 0.0).cache is mode
+
+
+@pytest.mark.parametrize("head", CacheMode)
+@pytest.mark.parametrize("body", CacheMode)
+async def test_the_stricter_wish_holds(head: CacheMode, body: CacheMode) -> None:
+    generator = FakeGenerator(speak("a"))
+    request = replace(REQUEST, cache=CacheWish(mode=body, tags=("t",)))
+    await OnBehalf(generator, Caller(cache=head)).prepare(request)
+    stricter = max(head, body, key=list(CacheMode).index)
+    assert generator.requests[0].cache == CacheWish(mode=stricter, tags=("t",))

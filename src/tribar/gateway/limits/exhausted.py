@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tribar.core.limits import Level
 from tribar.gateway.limits.rules import Limit
 
 MAX_LIMITS = 10_000
@@ -14,20 +15,24 @@ class ExhaustedLimits:
     """
 
     def __init__(self) -> None:
-        self._until_s: dict[str, float] = {}
+        self._times_s: dict[str, tuple[float, float]] = {}  # when one more fits, and when it is as if never used
 
     def __len__(self) -> int:
-        return len(self._until_s)
+        return len(self._times_s)
 
-    def add(self, limit: Limit, until_s: float, now_s: float) -> None:
-        """Remember it; what has passed is forgotten where there is no more room."""
-        if len(self._until_s) >= MAX_LIMITS:
-            self._until_s = {name: at_s for name, at_s in self._until_s.items() if at_s > now_s}
-        if len(self._until_s) < MAX_LIMITS:
-            self._until_s[limit.meter.name] = until_s
+    def add(self, limit: Limit, level: Level, now_s: float) -> None:
+        """Remember what ``level`` says; what has passed is forgotten where there is no more room."""
+        if len(self._times_s) >= MAX_LIMITS:
+            self._times_s = {name: times for name, times in self._times_s.items() if times[0] > now_s}
+        if len(self._times_s) < MAX_LIMITS:
+            self._times_s[limit.meter.name] = (now_s + level.wait_s, now_s + level.reset_s)
 
-    def first(self, limits: Iterable[Limit], now_s: float) -> tuple[Limit, float] | None:
-        """One of ``limits`` that is used up, and for how long; the longest."""
-        waits = [(self._until_s.get(limit.meter.name, now_s) - now_s, limit) for limit in limits]
-        wait_s, limit = max(waits, key=lambda pair: pair[0], default=(0.0, None))
-        return None if limit is None or wait_s <= 0 else (limit, wait_s)
+    def longest(self, limits: Iterable[Limit], now_s: float) -> tuple[Limit, Level] | None:
+        """The one of ``limits`` that stays used up longest, if any is; its level as it is now."""
+        found: tuple[Limit, Level] | None = None
+        for limit in limits:
+            until_s, reset_at_s = self._times_s.get(limit.meter.name, (now_s, now_s))
+            wait_s = until_s - now_s
+            if wait_s > (0.0 if found is None else found[1].wait_s):
+                found = limit, Level(0.0, reset_at_s - now_s, wait_s)
+        return found

@@ -12,6 +12,7 @@ from tribar.core.errors import Overloaded, RateLimited, TribarError
 from tribar.core.limits import Demand, MeterKind, Settlement, Verdict
 from tribar.core.ports import Buckets, Clock
 from tribar.gateway.limits.exhausted import ExhaustedLimits
+from tribar.gateway.limits.headers import rate_limit_headers
 from tribar.gateway.limits.observer import LimitObserver, SilentLimits
 from tribar.gateway.limits.rules import LEASE_S, Limit, RuleBook, Subject
 from tribar.gateway.limits.visit import Visit
@@ -57,16 +58,15 @@ class LimitGate:
         self._settling: set[asyncio.Task[None]] = set()
         self._holders: dict[str, Visit] = {}
 
-    def check(self, subject: Subject) -> None:
-        """For the moment that a request's head is there: raise ``RateLimited`` where its body need not be read."""
-        if not self._exhausted:
-            return
-        limits = [limit for limit in self._limits_of(subject) if limit.is_known_early]
-        used_up = self._exhausted.first(limits, self._clock())
+    def check(self, visit: Visit) -> None:
+        """Raise ``RateLimited`` where one of the visit's limits is known to be used up."""
+        limits = [limit for limit in visit.limits if limit.is_known_early] if self._exhausted else []
+        used_up = self._exhausted.longest(limits, self._clock())
         if used_up is not None:
-            limit, wait_s = used_up
+            limit, level = used_up
+            visit.headers = rate_limit_headers([limit], [level])
             self.observer.on_refusal(limit.unit)
-            raise _refusal(limit, None, wait_s)
+            raise _refusal(limit, None, level.wait_s)
 
     def visit(self, subject: Subject, n_choices: int = 1) -> Visit:
         """The visit of one request, to be entered; ``n_choices`` answers are generated to each of its prompts."""
@@ -114,9 +114,9 @@ class LimitGate:
         """The error of a refused visit. It names the limit that keeps it waiting longest."""
         now_s = self._clock()
         waits = [(self._wait_s(limits[i], verdict.levels[i].wait_s), i) for i in verdict.refused]
-        for wait_s, i in waits:
+        for _, i in waits:
             if limits[i].is_known_early:
-                self._exhausted.add(limits[i], now_s + wait_s, now_s)
+                self._exhausted.add(limits[i], verdict.levels[i], now_s)
         wait_s, i = max(waits)
         self.observer.on_refusal(limits[i].unit)
         left = f"needs {demands[i].amount}, {max(0, int(verdict.levels[i].remaining))} are left"
@@ -133,13 +133,15 @@ class LimitGate:
     def settle(self, visit: Visit, settlements: Sequence[Settlement]) -> None:
         """Correct what was taken, without making anybody wait."""
         assert self._buckets is not None, "without buckets nothing was taken"
-        if settlements and len(self._settling) < MAX_SETTLING:
+        if len(self._settling) >= MAX_SETTLING:
+            _log.warning("what a request reserved is not corrected: too many settlements are on their way")
+        elif settlements:
             self._start(self._settle(self._buckets.settle(visit.ticket, settlements)))
 
-    async def run(self) -> None:
+    async def run(self, interval_s: float = LEASE_S / 3) -> None:
         """Renew the permits of requests that take long, until cancelled."""
         while True:
-            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.sleep(interval_s)
             for visit in list(self._holders.values()):
                 assert self._buckets is not None
                 meters = [limit.meter for limit in visit.limits if limit.meter.kind is MeterKind.PERMITS]

@@ -67,6 +67,9 @@ class Limit:
         return f"{self.meter.limit} {self.unit}{each} for {self.whose}"
 
 
+MAX_SUBJECTS = 4096
+"""Subjects whose limits are kept at hand."""
+
 _DIMENSIONS = ("key", "tenant", "model")
 
 _UNITS: tuple[tuple[str, str, MeterKind, float], ...] = (
@@ -91,14 +94,24 @@ class RuleBook:
         self._by_dimensions: dict[tuple[str, ...], dict[tuple[str, ...], Allowance]] = {}
         self._allowance_of_key = allowance_of_key
         self._day_offset_s = day_offset_s
+        self._found: dict[tuple[Subject, Allowance | None], tuple[Limit, ...]] = {}
         for rule in rules:
             values = {name: getattr(rule, name) for name in _DIMENSIONS if getattr(rule, name) is not None}
             self._by_dimensions.setdefault(tuple(values), {})[tuple(values.values())] = rule.allowance
 
     def limits_of(self, subject: Subject) -> tuple[Limit, ...]:
         """Every limit that a request of ``subject`` is under."""
-        limits: list[Limit] = []
         of_key = self._allowance_of_key(subject.key) if subject.key else None
+        place = (subject, of_key)
+        found = self._found.get(place)
+        if found is None:
+            if len(self._found) >= MAX_SUBJECTS:
+                self._found.clear()
+            found = self._found[place] = self._limits_of(subject, of_key)
+        return found
+
+    def _limits_of(self, subject: Subject, of_key: Allowance | None) -> tuple[Limit, ...]:
+        limits: list[Limit] = []
         if of_key is not None:
             limits += self._limits(("key",), (subject.key,), of_key)
         for dimensions, allowances in self._by_dimensions.items():

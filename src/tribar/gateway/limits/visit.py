@@ -64,6 +64,10 @@ class Visit:
         self._is_closed = False
         self._token: Token[Visit | None] | None = None
 
+    def check(self) -> None:
+        """For the moment that a request's head is there: raise ``RateLimited`` where its body need not be read."""
+        self._gate.check(self)
+
     async def __aenter__(self) -> Self:
         self._token = _current.set(self)
         return self

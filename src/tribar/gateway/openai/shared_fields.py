@@ -5,13 +5,13 @@ type (no booleans, no 1.0 for an integer). ``null`` means absent.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from tribar.core.errors import InvalidRequest
-from tribar.core.requests import GenerateRequest, Grammar, ModelCard, Prompt
+from tribar.core.requests import CacheMode, CacheWish, GenerateRequest, Grammar, ModelCard, Prompt
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.openai.call import OpenAiCall, Shows
 from tribar.gateway.openai.fields import STREAM_FIELDS, refuse_unsupported
@@ -27,6 +27,7 @@ GREEDY_BELOW = 1e-5
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 StopText = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
+CacheLabel = Annotated[str, Meta(min_length=1, max_length=256)]
 MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -43,6 +44,19 @@ if TYPE_CHECKING:
     StreamOptions = StreamOptionsFields
 else:
     StreamOptions = with_fields(StreamOptionsFields, "StreamOptions", STREAM_FIELDS)
+
+
+class CacheFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How stored answers may be used (an extension of ours).
+
+    ``mode``: ``use`` them; only an ``exact`` one, to the same words; ``refresh`` it; or ``bypass`` them. ``tags`` and
+    ``documents`` name what the answer depends on, for invalidation; answers are shared within one ``corpus_version``.
+    """
+
+    mode: Literal["use", "exact", "refresh", "bypass"] | None = None
+    tags: Annotated[list[CacheLabel], Meta(max_length=32)] | None = None
+    documents: Annotated[list[CacheLabel], Meta(max_length=128)] | None = None
+    corpus_version: Annotated[str, Meta(max_length=256)] | None = None
 
 
 class SharedFields(GuidedFields, kw_only=True):
@@ -76,6 +90,7 @@ class SharedFields(GuidedFields, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     user: Annotated[str, Meta(max_length=1024)] | None = None
     metadata: Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)] | None = None
+    cache: CacheFields | None = None
 
 
 def make_call(
@@ -98,6 +113,7 @@ def make_call(
     if outside := [i for i in stop_ids if i >= card.vocab_size]:
         raise InvalidRequest(f"stop_token_ids: {outside[0]} is outside the vocabulary", param="stop_token_ids")
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    cache = _cache_wish(body.cache, tells_tokens=shows.token_ids or echo)
     requests = tuple(
         GenerateRequest(
             model=body.model,
@@ -114,10 +130,26 @@ def make_call(
             priority=body.priority or 0,
             grammar=grammar,
             trace_id=trace_id,
+            n=body.n or 1,
+            cache=cache,
         )
         for prompt in prompts
     )
     return OpenAiCall(requests, body.n or 1, bool(body.stream), shows)
+
+
+def _cache_wish(given: CacheFields | None, *, tells_tokens: bool) -> CacheWish:
+    """A stored answer does not know the tokens of the prompt that is asked now, so who wants them gets none."""
+    if tells_tokens:
+        return CacheWish(mode=CacheMode.BYPASS)
+    if given is None:
+        return CacheWish()
+    return CacheWish(
+        mode=CacheMode(given.mode or CacheMode.USE),
+        tags=tuple(given.tags or ()),
+        documents=tuple(given.documents or ()),
+        corpus_version=given.corpus_version or "",
+    )
 
 
 def checked_max_tokens(value: int | None, field: str, card: ModelCard) -> int | None:

@@ -15,7 +15,7 @@ from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.binary_inputs import DATATYPES, impossible_shape, read_binary
 from tribar.modelserver.grpc.contents import tensor_of
 from tribar.modelserver.grpc.parameters import request_fields, tensor_parameter
-from tribar.modelserver.grpc.wire import split_field, unreadable
+from tribar.modelserver.grpc.wire import Buffer, split_field, unreadable
 from tribar.modelserver.infer_call import InferCall, Place, RegionInput, WantedOutput
 from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.slowness import SLOW_ELEMENTS
@@ -31,7 +31,7 @@ class Parsed:
     """A message, its inputs in binary form, and whether a thread has to read the elements: there may be many."""
 
     message: ModelInferRequest
-    raw_contents: Sequence[bytes | memoryview]
+    raw_contents: Sequence[Buffer]
     is_large: bool
 
 
@@ -42,7 +42,7 @@ class InferReader:
         self._shared_memory = shared_memory
         self._check = check
 
-    async def parse(self, content: bytes) -> Parsed:
+    async def parse(self, content: Buffer) -> Parsed:
         """The message. Raises ``InvalidRequest`` where it is none."""
         if len(content) < _SPLIT_BYTES:
             return _parsed(content)
@@ -157,7 +157,7 @@ def _place(item: Any, name: str) -> Place | None:  # noqa: ANN401 -- InferInputT
     return Place(region, offset or 0, byte_size)
 
 
-def _parsed(content: bytes) -> Parsed:
+def _parsed(content: Buffer) -> Parsed:
     try:
         message = ModelInferRequest.FromString(content)
     except DecodeError:
@@ -165,7 +165,7 @@ def _parsed(content: bytes) -> Parsed:
     return Parsed(message, message.raw_input_contents, is_large=len(content) > SLOW_ELEMENTS)
 
 
-def _split(content: bytes) -> Parsed:
+def _split(content: Buffer) -> Parsed:
     rest, raw_contents = split_field(content, _RAW_INPUT_CONTENTS)
     return Parsed(_parsed(rest).message, raw_contents, is_large=True)
 

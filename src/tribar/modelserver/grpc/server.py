@@ -1,16 +1,15 @@
 """The gRPC front of the model server: ``inference.GRPCInferenceService`` and ``grpc.health.v1.Health``."""
 
-import grpc
 from tritonclient.grpc import service_pb2 as pb
 
-from tribar.core.errors import Conflict
 from tribar.modelserver.grpc.calls import Calls, TenantOf
 from tribar.modelserver.grpc.descriptions import Descriptions
 from tribar.modelserver.grpc.health import SERVICE_NAME as HEALTH
-from tribar.modelserver.grpc.health import health_handlers
+from tribar.modelserver.grpc.health import health_methods
 from tribar.modelserver.grpc.infer_reader import InferReader
 from tribar.modelserver.grpc.infer_writer import InferWriter
 from tribar.modelserver.grpc.inference import Inference
+from tribar.modelserver.grpc.listener import Listener, Method
 from tribar.modelserver.grpc.memory_regions import MemoryRegions
 from tribar.modelserver.grpc.options import GrpcOptions
 from tribar.modelserver.grpc.repository import Repository
@@ -38,49 +37,30 @@ class GrpcServer:
         version: str = "",
     ) -> None:
         """Without ``tenant_of`` everybody may ask. ``version`` is the server's, for the metadata."""
-        self._service = service
+        options = options or GrpcOptions()
         self._address = address
-        self._options = options or GrpcOptions()
-        self._handlers = _inference_handlers(service, shared_memory, settings, self._options, Calls(tenant_of), version)
-        self._server: grpc.aio.Server | None = None
+        inference = _inference_methods(service, shared_memory, settings, options, Calls(tenant_of), version)
+        paths = {f"/{INFERENCE}/{name}": method for name, method in inference.items()}
+        paths |= {f"/{HEALTH}/{name}": method for name, method in health_methods(service).items()}
+        self._listener = Listener(paths, options)
 
     async def start(self) -> int:
         """Listen, and tell the port. Raises ``Conflict`` where the address cannot be had."""
-        server = grpc.aio.server(
-            options=self._options.channel_arguments(), maximum_concurrent_rpcs=self._options.max_concurrent_calls
-        )
-        server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(INFERENCE, self._handlers),
-                grpc.method_handlers_generic_handler(HEALTH, health_handlers(self._service)),
-            )
-        )
-        try:
-            port: int = server.add_insecure_port(self._address)
-        except RuntimeError as error:
-            text = (
-                f"cannot listen for gRPC on {self._address}: another program does, or this machine has no such address"
-            )
-            raise Conflict(text) from error
-        await server.start()
-        self._server = server
-        return port
+        return await self._listener.start(self._address)
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, give those inside ``grace_s``, then cancel them. Idempotent."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop(grace_s)
+        await self._listener.stop(grace_s)
 
 
-def _inference_handlers(
+def _inference_methods(
     service: Service,
     shared_memory: SharedMemory,
     settings: ServerSettings,
     options: GrpcOptions,
     calls: Calls,
     version: str,
-) -> dict[str, grpc.RpcMethodHandler]:
+) -> dict[str, Method]:
     reader, writer = InferReader(shared_memory, service.check_request), InferWriter(service.signature)
     unary = Inference(service, reader, writer)
     stream = StreamInference(service, reader, writer, options.max_stream_requests)

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-
-import grpc
 
 from tribar.core.errors import Cancelled, Internal, InvalidRequest, NotFound, Overloaded, TribarError
 from tribar.core.inference import InferResponse
-from tribar.modelserver.grpc.calls import Context, deadline_s
+from tribar.modelserver.grpc.call import StreamCall
+from tribar.modelserver.grpc.http2.stream import Buffer
 from tribar.modelserver.grpc.infer_reader import InferReader
 from tribar.modelserver.grpc.infer_writer import InferWriter, empty_final, error_in_stream, in_stream
 from tribar.modelserver.infer_call import InferCall
@@ -30,19 +29,19 @@ class StreamInference:
         self._writer = writer
         self._max_requests = max_requests
 
-    async def model_stream_infer(self, contents: AsyncIterator[bytes], context: Context) -> None:
+    async def model_stream_infer(self, asked: StreamCall) -> None:
         """Answer until the client has closed its side and everything is answered. Cancelling cancels all requests."""
         places = asyncio.Semaphore(self._max_requests)
         is_deserted = False
         try:
             async with asyncio.TaskGroup() as tasks:
-                stream = _Stream(self._service, self._reader, self._writer, context, places, tasks)
-                async for content in contents:
+                stream = _Stream(self._service, self._reader, self._writer, asked, places, tasks)
+                async for content in asked:
                     await places.acquire()
                     await stream.accept(content)
         except* Cancelled:
             is_deserted = True
-        if is_deserted:  # what grpc itself does to the call, as soon as it has heard of it
+        if is_deserted:  # the call is about to hear of it
             raise asyncio.CancelledError
 
 
@@ -50,7 +49,8 @@ class _Stream:
     """One stream. An error is a message of it, and it goes on.
 
     Models with one response for each request answer in the order of their requests, as in Triton; decoupled ones
-    whenever they have something to say. Each request has one of the ``places`` until it is answered.
+    whenever they have something to say. Each request has one of the ``places``, and the room for its bytes, until it is
+    answered.
     """
 
     def __init__(
@@ -58,36 +58,39 @@ class _Stream:
         service: Service,
         reader: InferReader,
         writer: InferWriter,
-        context: Context,
+        asked: StreamCall,
         places: asyncio.Semaphore,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._service = service
         self._reader = reader
         self._writer = writer
-        self._context = context
+        self._asked = asked
         self._places = places
         self._tasks = tasks
         self._writing = asyncio.Lock()
         self._last_in_turn: asyncio.Task[None] | None = None
 
-    async def accept(self, content: bytes) -> None:
+    async def accept(self, content: Buffer) -> None:
         """Begin to answer a request."""
+        n_bytes = len(content)
         request_id = ""
         outcome: InferCall | bytes
         try:
             parsed = await self._reader.parse(content)
             request_id = parsed.message.id
-            outcome = await self._reader.read(parsed, deadline_s(self._context))
+            outcome = await self._reader.read(parsed, self._asked.deadline_s)
             request = outcome.request
             if self._service.signature(request.model_name, request.model_version).is_decoupled:
-                self._tasks.create_task(self._answer_decoupled(outcome))
+                self._tasks.create_task(self._answer_decoupled(outcome, n_bytes))
                 return
         except TribarError as error:
             outcome = error_in_stream(error, request_id)
-        self._last_in_turn = self._tasks.create_task(self._answer_in_turn(outcome, self._last_in_turn))
+        self._last_in_turn = self._tasks.create_task(self._answer_in_turn(outcome, n_bytes, self._last_in_turn))
 
-    async def _answer_in_turn(self, outcome: InferCall | bytes, before: "asyncio.Task[None] | None") -> None:
+    async def _answer_in_turn(
+        self, outcome: InferCall | bytes, n_bytes: int, before: "asyncio.Task[None] | None"
+    ) -> None:
         """Answer when the task before has; ``outcome`` is the message already where the request was refused."""
         try:
             message = outcome if isinstance(outcome, bytes) else await self._only_message(outcome)
@@ -95,23 +98,25 @@ class _Stream:
                 await asyncio.wait((before,))
             await self._write(message)
         finally:
-            self._places.release()
+            self._leave(n_bytes)
 
-    async def _answer_decoupled(self, call: InferCall) -> None:
+    async def _answer_decoupled(self, call: InferCall, n_bytes: int) -> None:
         try:
             async with aclosing(self._messages(call)) as messages:
                 async for message in messages:
                     await self._write(message)
         finally:
-            self._places.release()
+            self._leave(n_bytes)
+
+    def _leave(self, n_bytes: int) -> None:
+        """A request of that size is answered."""
+        self._places.release()
+        self._asked.release(n_bytes)
 
     async def _write(self, message: bytes) -> None:
         """Raises ``Cancelled`` where the client is gone."""
-        async with self._writing:  # grpc takes one message at a time
-            try:
-                await self._context.write(message)
-            except grpc.aio.BaseError as error:
-                raise Cancelled("the client of a stream has gone") from error
+        async with self._writing:
+            await self._asked.write(message)
 
     async def _only_message(self, call: InferCall) -> bytes:
         try:

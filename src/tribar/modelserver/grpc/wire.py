@@ -42,7 +42,7 @@ def length_delimited(number: int, content: Buffer) -> tuple[bytes, bytes, Buffer
     return key(number), varint(len(content)), content
 
 
-def split_field(message: bytes, number: int) -> tuple[bytes, list[memoryview]]:
+def split_field(message: Buffer, number: int) -> tuple[bytes, list[memoryview]]:
     """The message without its length-delimited field ``number``, and the field's contents, which are not copied.
 
     Raises ``InvalidRequest`` for bytes that are no message.

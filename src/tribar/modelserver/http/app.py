@@ -14,11 +14,11 @@ from tribar.modelserver.http.exchange import JSON, Answer, Endpoint, Exchange
 from tribar.modelserver.http.generate import Generation
 from tribar.modelserver.http.inference import Inference
 from tribar.modelserver.http.models import ModelEndpoints
-from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
 from tribar.modelserver.http.repository import RepositoryEndpoints
 from tribar.modelserver.http.setting_endpoints import SettingEndpoints
 from tribar.modelserver.http.shared_memory_endpoints import SharedMemoryEndpoints
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory

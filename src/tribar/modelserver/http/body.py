@@ -8,8 +8,8 @@ from starlette.types import Message
 from tribar.core.errors import DeadlineExceeded, Overloaded, TooLarge
 from tribar.modelserver.http.compression import inflate
 from tribar.modelserver.http.exchange import Exchange
-from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import client_left
+from tribar.modelserver.overdue import Overdue
 
 _INFLATE_INLINE_BYTES: Final = 1024
 """What a thousandfold growth makes of more takes longer than the loop should be held."""

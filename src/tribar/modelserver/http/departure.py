@@ -5,8 +5,8 @@ from typing import Final
 
 from starlette.types import Receive
 
-from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import client_left
+from tribar.modelserver.overdue import Overdue
 
 PATIENCE_S: Final = 0.05
 """Most answers are there before anybody has to be listened to; work that takes longer is worth cancelling."""

@@ -15,8 +15,8 @@ from tribar.modelserver.http.elements import flattened, tensor_of
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange
 from tribar.modelserver.http.fields import Json, Object, as_parameter, as_text, parse_object
 from tribar.modelserver.http.infer_response import json_elements, response_head, to_json
-from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.problem import error_body, status_of
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.service import Service
 from tribar.modelserver.signature import Signature, TensorSpec
 from tribar.modelserver.slowness import SLOW_BYTES, is_slow

@@ -10,10 +10,10 @@ from tribar.modelserver.http.departure import Departure
 from tribar.modelserver.http.exchange import JSON, Answer, Exchange, Header, Piece
 from tribar.modelserver.http.infer_request import read_call
 from tribar.modelserver.http.infer_response import BINARY, ResponseWriter
-from tribar.modelserver.http.overdue import Overdue
 from tribar.modelserver.http.raw_request import json_length, raw_call
 from tribar.modelserver.http.regions import Delivery
 from tribar.modelserver.infer_call import InferCall
+from tribar.modelserver.overdue import Overdue
 from tribar.modelserver.service import Service
 from tribar.modelserver.shared_memory import SharedMemory
 from tribar.modelserver.slowness import SLOW_BYTES, SLOW_COPY_BYTES, is_slow

@@ -27,39 +27,30 @@ class RedisBuckets:
             self._settle = redis.register_script(_source("settle.lua"))
 
     async def reserve(self, ticket: str, demands: Sequence[Demand]) -> Verdict:
-        """See ``Buckets``."""
-        arguments: list[str | float] = [self._now(), ticket]
-        for demand in demands:
-            arguments += [*_described(demand.meter), demand.amount]
-        refused, levels = await self._run(self._reserve, [demand.meter for demand in demands], arguments)
+        """See ``Buckets``. ``ticket`` has no blanks."""
+        words = [f"{_described(demand.meter)} {demand.amount}" for demand in demands]
+        refused, levels = await self._run(self._reserve, ticket, [demand.meter for demand in demands], words)
         return Verdict(tuple(_level(row) for row in levels), tuple(refused))
 
     async def settle(self, ticket: str, settlements: Sequence[Settlement]) -> None:
         """See ``Buckets``."""
-        arguments: list[str | float] = [self._now(), ticket]
         kept = [one for one in settlements if one.meter.kind is not MeterKind.PERMITS or one.refund > 0]
-        for one in kept:
-            arguments += [*_described(one.meter), one.refund, one.window]
-        await self._run(self._settle, [one.meter for one in kept], arguments)
+        words = [f"{_described(one.meter)} {one.refund} {one.window}" for one in kept]
+        await self._run(self._settle, ticket, [one.meter for one in kept], words)
 
     async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
         """See ``Buckets``."""
-        arguments: list[str | float] = [self._now(), ticket]
-        for meter in meters:
-            arguments += [*_described(meter), 0, 0]
-        await self._run(self._settle, meters, arguments)
+        await self._run(self._settle, ticket, meters, [f"{_described(meter)} 0 0" for meter in meters])
 
-    async def _run(self, script: Any, meters: Sequence[Meter], arguments: list[str | float]) -> Any:  # noqa: ANN401
+    async def _run(self, script: Any, ticket: str, meters: Sequence[Meter], words: Sequence[str]) -> Any:  # noqa: ANN401
         keys = [self._prefix + meter.name for meter in meters]
+        now = "-" if self._clock is None else repr(self._clock())
         with self._pool.client():
-            return await script(keys, arguments)
-
-    def _now(self) -> str:
-        return "" if self._clock is None else repr(self._clock())
+            return await script(keys, [" ".join((now, ticket, *words))])
 
 
-def _described(meter: Meter) -> tuple[str, int, float, float]:
-    return meter.kind.value, meter.limit, meter.period_s, meter.offset_s
+def _described(meter: Meter) -> str:
+    return f"{meter.kind.value} {meter.limit} {meter.period_s} {meter.offset_s}"
 
 
 def _level(row: Sequence[bytes]) -> Level:

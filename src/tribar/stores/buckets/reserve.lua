@@ -1,21 +1,24 @@
 -- Take everything or nothing; the same algorithm as meters.py, operation for operation.
--- KEYS: one a meter. ARGV: the time (empty: this server's, the only clock that all gateways share), the ticket, then
--- kind, limit, period, offset and amount of each meter.
+-- KEYS: one a meter. ARGV: one text of words (many arguments would cost the client more than the script), which are the
+-- time ("-": this server's, the only clock that all gateways share), the ticket, then kind, limit, period, offset and
+-- amount of each meter.
 -- Returns {refused indices from 0}, then remaining, reset, wait and window of each meter as text.
 local ROUNDING = 1e-6
 local SPARE_MS = 60000 -- how much longer a key lives than it means anything
-local now = tonumber(ARGV[1])
+local words = {}
+for word in string.gmatch(ARGV[1], '%S+') do words[#words + 1] = word end
+local now = tonumber(words[1])
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) + tonumber(t[2]) / 1000000
 end
-local ticket = ARGV[2]
+local ticket = words[2]
 
 local function text(x) return string.format('%.17g', x) end
 
 local function meter_at(i)
   local at = 3 + (i - 1) * 5
-  return ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  return words[at], tonumber(words[at + 1]), tonumber(words[at + 2]), tonumber(words[at + 3]), tonumber(words[at + 4])
 end
 
 local function window_at(period, offset)

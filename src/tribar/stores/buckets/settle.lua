@@ -1,20 +1,22 @@
 -- Give back, or take more; the same algorithm as meters.py.
--- KEYS: one a meter. ARGV: the time (empty: this server's), the ticket, then kind, limit, period, offset, refund and
--- window of each meter. A permit with the refund 0 is renewed.
+-- KEYS: one a meter. ARGV: one text of words: the time ("-": this server's), the ticket, then kind, limit, period,
+-- offset, refund and window of each meter. A permit with the refund 0 is renewed.
 local SPARE_MS = 60000 -- how much longer a key lives than it means anything
-local now = tonumber(ARGV[1])
+local words = {}
+for word in string.gmatch(ARGV[1], '%S+') do words[#words + 1] = word end
+local now = tonumber(words[1])
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) + tonumber(t[2]) / 1000000
 end
-local ticket = ARGV[2]
+local ticket = words[2]
 
 local function text(x) return string.format('%.17g', x) end
 
 for i = 1, #KEYS do
   local at = 3 + (i - 1) * 6
-  local kind, limit, period, offset = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local refund, window = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local kind, limit, period = words[at], tonumber(words[at + 1]), tonumber(words[at + 2])
+  local offset, refund, window = tonumber(words[at + 3]), tonumber(words[at + 4]), tonumber(words[at + 5])
   if kind == 'rate' then
     local full_at = math.max(tonumber(redis.call('GET', KEYS[i]) or now), now) - refund * period / limit
     if full_at > now then

@@ -18,6 +18,8 @@ from tribar.stores.sql import SqlPool
 BATCH_MEMORY_S = 7 * 86400
 """How long a batch is known to have been added; nobody tries one again that long."""
 
+PRUNE_INTERVAL_S = 3600
+
 _LOCK = 0x7472696261720001
 """PostgreSQL's advisory lock under which one of several starting gateways makes the tables."""
 
@@ -51,6 +53,7 @@ class SqlUsageLedger:
         self._pool = pool
         self._clock = clock
         self._has_tables = False
+        self._prune_at_s = 0
         self._insert: Callable[[Table], Any] = sqlite.insert if pool.dialect == "sqlite" else postgresql.insert
 
     async def add(self, batch_id: str, counts: Mapping[UsageKey, UsageCounts]) -> None:
@@ -61,7 +64,9 @@ class SqlUsageLedger:
             mark = self._insert(BATCHES).values(id=batch_id, added_s=now_s).on_conflict_do_nothing()
             if (await connection.execute(mark)).rowcount == 0:
                 return
-            await connection.execute(delete(BATCHES).where(BATCHES.c.added_s < now_s - BATCH_MEMORY_S))
+            if now_s >= self._prune_at_s:
+                await connection.execute(delete(BATCHES).where(BATCHES.c.added_s < now_s - BATCH_MEMORY_S))
+                self._prune_at_s = now_s + PRUNE_INTERVAL_S
             if counts:
                 rows = [_row(key, counts[key]) for key in sorted(counts)]
                 insert = self._insert(USAGE)

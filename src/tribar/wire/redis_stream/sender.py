@@ -52,7 +52,7 @@ class Sender:
             self._has_room.clear()
 
     async def run(self, pipe: Pipe) -> None:
-        """Send until cancelled. Raises ``ConnectionError``."""
+        """Send until cancelled. Raises ``Unavailable``."""
         while True:
             await self._has_orders.wait()
             batch = list(self._orders)

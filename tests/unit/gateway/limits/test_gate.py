@@ -172,18 +172,24 @@ async def test_the_wait_that_a_refusal_tells_is_honest_and_the_next_look_is_earl
     """BUG-081: after exactly that time a retry succeeds; until then not even its body is read."""
     made = rig(requests_per_minute=3, tokens_per_minute=100_000)
     for _ in range(3):
-        made.gate.check(ALICE)
+        made.visit().check()
         await made.ask()
     with pytest.raises(RateLimited, match="3 requests per minute for the tenant 'alice'") as caught:
         await made.ask()
     assert caught.value.retry_after_s == pytest.approx(20)
     made.time.now_s += 19
+    visit = made.visit()
     with pytest.raises(RateLimited) as early:
-        made.gate.check(ALICE)
+        visit.check()
     assert early.value.retry_after_s == pytest.approx(1)
-    made.gate.check(Subject(tenant="bob"))
+    assert dict(visit.headers) == {
+        "x-ratelimit-limit-requests": "3",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "41s",
+    }
+    made.gate.visit(Subject(tenant="bob")).check()
     made.time.now_s += 1
-    made.gate.check(ALICE)
+    made.visit().check()
     await made.ask()
     assert made.seen.refused == ["requests", "requests"]
 
@@ -262,6 +268,38 @@ async def test_without_a_visit_a_generation_is_one_by_itself() -> None:
     assert (await made.left("tokens"), await made.left("requests")) == (2, 2)
     with pytest.raises(RateLimited):
         await anext(made.generator.generate(prepared))
+
+
+class _Renewed(MemoryBuckets):
+    """Tells that permits were renewed."""
+
+    def __init__(self, time: Time) -> None:
+        super().__init__(clock=time)
+        self.is_renewed = asyncio.Event()
+
+    async def renew(self, ticket: str, meters: Sequence[Meter]) -> None:
+        await super().renew(ticket, meters)
+        self.is_renewed.set()
+
+
+async def test_the_permit_of_a_long_stream_is_renewed_and_that_of_a_dead_gateway_lapses() -> None:
+    time = Time()
+    store = _Renewed(time)
+    rules = RuleBook([Rule(allowance=Allowance(concurrent_requests=1))])
+    gate, other = LimitGate(store, rules, clock=time), LimitGate(store, rules, clock=time)
+    renewing = asyncio.create_task(gate.run(interval_s=0.001))
+    async with gate.visit(ALICE) as visit:
+        await visit.admit()
+        for _ in range(5):
+            time.now_s += 50
+            store.is_renewed.clear()
+            await store.is_renewed.wait()
+        with pytest.raises(RateLimited):
+            await other.visit(ALICE).admit()
+        renewing.cancel()  # as if its gateway had died
+        await asyncio.wait([renewing])
+        time.now_s += 61
+        await other.visit(ALICE).admit()
 
 
 class _Store:

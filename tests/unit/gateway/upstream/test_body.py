@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from tribar.core.errors import Unsupported
-from tribar.core.requests import ChatPrompt, GenerateRequest, Grammar, GrammarKind, IdsPrompt, TextPrompt
+from tribar.core.requests import (
+    CacheMode,
+    CacheWish,
+    ChatPrompt,
+    GenerateRequest,
+    Grammar,
+    GrammarKind,
+    IdsPrompt,
+    TextPrompt,
+)
 from tribar.core.sampling.params import SamplingParams, Wants
 from tribar.gateway.upstream.openai.body import BodyWriter
 from tribar.gateway.upstream.openai.dialects import DIALECTS
@@ -70,6 +79,8 @@ REQUEST: dict[str, tuple[Any, dict[str, Any], set[str]]] = {
     "deadline_s": (1.0, {}, set()),  # kept by the upstream itself, and told in a header
     "trace_id": ("id", {}, set()),  # a header
     "may_shrink": (True, {}, set()),  # the pool's
+    "n": (2, {}, set()),  # as many requests
+    "cache": (CacheWish(mode=CacheMode.BYPASS), {}, set()),  # the cache's
 }
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tribar.modelserver.http.overdue import Overdue
+from tribar.modelserver.overdue import Overdue
 
 DELAY_S = 0.01
 

@@ -45,7 +45,7 @@ class UpstreamSnapshot(Protocol):
         ...
 
 
-class PoolMetrics:
+class UpstreamMetrics:
     """An observer of a pool (``gateway.pool.observer`` has the same four methods)."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -69,7 +69,7 @@ class PoolMetrics:
             buckets=TTFT_BUCKETS_S,
         )
         self._waits = Histogram(
-            "tribar_pool_wait_seconds",
+            "tribar_upstream_wait_seconds",
             "Waits for a free place where every upstream of the model was full.",
             registry=registry,
             buckets=WAIT_BUCKETS_S,
@@ -92,7 +92,7 @@ class PoolMetrics:
         self._retries.labels(upstream).inc()
 
 
-class PoolStates(Collector):
+class UpstreamStates(Collector):
     """Reads how the upstreams stand, and how many requests wait for one of them."""
 
     def __init__(
@@ -119,6 +119,6 @@ class PoolStates(Collector):
             tokens.add_metric([state.name], state.n_tokens)
             for name in BREAKER_STATES:
                 breaker.add_metric([state.name, name], name == state.breaker)
-        waiting = GaugeMetricFamily("tribar_pool_requests_waiting", "Requests that wait for a free place.")
+        waiting = GaugeMetricFamily("tribar_upstream_requests_waiting", "Requests that wait for a free place.")
         waiting.add_metric([], self._read_waiting())
         return [up, breaker, requests, tokens, waiting]
