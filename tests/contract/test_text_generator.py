@@ -9,23 +9,15 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.client_rig import END, byte_text
 from tests.unit.engine.engine_rig import make_engine, running
+from tests.unit.gateway.semantic_cache.cache_rig import Rig
 from tests.unit.gateway.upstream.kserve_server import KServeServer
 from tests.unit.gateway.upstream.kserve_server import say as kserve_say
 from tests.unit.gateway.upstream.openai_server import OpenAiServer, say
-from tests.unit.gateway.semantic_cache.cache_rig import Rig
 
 from tribar.app.cluster import ClusterModel, Seat
 from tribar.core.errors import InvalidRequest
 from tribar.core.fake_generator import FakeGenerator, speak
 from tribar.core.ports import TextGenerator
-from tribar.gateway.pool.config import PoolPolicy
-from tribar.gateway.pool.model import PooledModel
-from tribar.gateway.pool.pool import Placed, Pool, PoolPlan
-from tribar.gateway.router import ModelRoute
-from tribar.gateway.upstream.cache_salt import CacheSalt
-from tribar.gateway.upstream.kserve.upstream import KServeUpstream, KServeUpstreamConfig
-from tribar.gateway.upstream.local import LocalUpstream
-from tribar.gateway.upstream.openai.upstream import OpenAiUpstream, OpenAiUpstreamConfig
 from tribar.core.requests import Delta, GenerateRequest, IdsPrompt, ModelCard, Prepared, TextPrompt
 from tribar.core.sampling.params import SamplingParams
 from tribar.engine.client import EngineClient
@@ -33,7 +25,15 @@ from tribar.gateway.caller import Caller, OnBehalf
 from tribar.gateway.limits.gate import LimitGate
 from tribar.gateway.limits.limited import Limited
 from tribar.gateway.limits.rules import Allowance, Rule, RuleBook
+from tribar.gateway.pool.config import PoolPolicy
+from tribar.gateway.pool.model import PooledModel
+from tribar.gateway.pool.pool import Placed, Pool, PoolPlan
+from tribar.gateway.router import ModelRoute
 from tribar.gateway.semantic_cache.generator import CachedGenerator
+from tribar.gateway.upstream.cache_salt import CacheSalt
+from tribar.gateway.upstream.kserve.upstream import KServeUpstream, KServeUpstreamConfig
+from tribar.gateway.upstream.local import LocalUpstream
+from tribar.gateway.upstream.openai.upstream import OpenAiUpstream, OpenAiUpstreamConfig
 from tribar.stores.buckets.memory import MemoryBuckets
 
 ANSWER = "abé"

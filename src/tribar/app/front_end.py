@@ -92,6 +92,7 @@ class FrontEnd:
             lambda name, line: _process_log.warning("%s %s", name, line),
         )
         self._stop = asyncio.Event()
+        self._guards: dict[str, tuple[TextGenerator, ServedModel]] = {}
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
 
@@ -165,9 +166,14 @@ class FrontEnd:
         return found
 
     def _guarded(self, served: ServedModel, caching: Caching, name: str, version: str) -> ServedModel:
-        """A model behind its limits, behind the cache, whose hits cost nobody anything."""
+        """A model behind its limits, behind the cache, whose hits cost nobody anything. Made once for each model."""
+        before, guarded = self._guards.get(name, (None, served))
+        if before is served.generator:
+            return guarded
         limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
-        return caching.in_front(limited, served.generator, name, version)
+        guarded = caching.in_front(limited, served.generator, name, version)
+        self._guards[name] = served.generator, guarded
+        return guarded
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)

@@ -47,6 +47,7 @@ class HostedPool:
         self._salt = CacheSalt()
         self._grace_s = 0.0
         self._made: dict[UpstreamTable, Upstream] = {}
+        self._served: dict[tuple[str, str], ServedModel] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._pool = Pool(pool_policy(config), observer=UpstreamMetrics(registry))
         UpstreamStates(registry, self._pool.states, lambda: self._pool.n_waiting)
@@ -60,9 +61,13 @@ class HostedPool:
         return self._tables.has_engine
 
     def served(self) -> dict[str, ServedModel]:
-        """Every model and alias."""
+        """Every model and alias; those that were there before are the same objects."""
         names = {model: model for model in self._plan.models} | dict(self._tables.aliases)
-        return {name: ServedModel(PooledModel(self._pool, model, name)) for name, model in names.items()}
+        self._served = {
+            (name, model): self._served.get((name, model)) or ServedModel(PooledModel(self._pool, model, name))
+            for name, model in names.items()
+        }
+        return {name: served for (name, _), served in self._served.items()}
 
     def summary(self) -> dict[str, str]:
         """What the operator is told once it serves, by label."""
