@@ -83,16 +83,17 @@ def serve(
     *,
     config: GatewayConfig | None = None,
     tenant_of: TenantOf | None = None,
+    models: Mapping[str, ServedModel] | None = None,
     gate: LimitGate | None = None,
     embedders: Mapping[str, Embedder] = MappingProxyType({}),
     **fakes: FakeGenerator,
 ) -> Iterator[Served]:
-    """Serve the named fakes until the block ends."""
+    """Serve the named fakes and other ``models`` until the block ends."""
     records: list[RequestRecord] = []
     config = config or GatewayConfig(cors_origins=("http://page.test",))
     gate = gate or LimitGate()
-    models = {name: ServedModel(Limited(fake, gate), Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
-    catalog = StaticCatalog(models)
+    limited = {name: ServedModel(Limited(fake, gate), Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
+    catalog = StaticCatalog(limited | dict(models or {}))
     app = build_app(
         catalog,
         config=config,
