@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -81,11 +82,12 @@ def litserve() -> Iterator[str]:
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(python_of("litserve")), str(CLIENTS / "litserve_script.py"), str(port)]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGKILL)  # its workers would stay
         process.wait(60)
 
 

@@ -111,6 +111,7 @@ def model(tmp_path: Path) -> Path:
     return write_model(tmp_path)
 
 
+@pytest.mark.timeout(180)  # four servers start
 def test_an_upstream_is_killed_under_traffic_and_comes_back(model: Path, tmp_path: Path) -> None:
     """Every request ends exactly once: whole, or with an error event where its upstream died in the middle."""
     with ExitStack() as stack:
