@@ -23,6 +23,7 @@ NAMES = (
     "active_streams",
     "far_reader",
     "gateway_overhead",
+    "pool_overhead",
     "overload",
     "dynamic_batching",
     "identity",

@@ -70,7 +70,7 @@ cli = typer.Typer(
 
 
 @cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
-@takes_settings("model", "engine", "modelserver", "server", "stores", "cluster", "limiting", "cache")
+@takes_settings("model", "engine", "modelserver", "pool", "server", "stores", "cluster", "limiting", "cache")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 
