@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
@@ -48,8 +49,11 @@ class Shared(Generic[H]):
     keep_alive: KeepAliveOptions
     handshakes: Overdue
     stalls: Overdue
+    takings: Overdue
     farewells: Overdue
     max_connections: int
+    is_stopping: bool = False
+    """Who connects now has come too late."""
     connections: "set[Connection[H]]" = field(default_factory=set)
     has_none: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last connection is lost."""
@@ -85,12 +89,13 @@ class Connection(asyncio.Protocol, Generic[H]):
         shared = self._shared
         self._loop = asyncio.get_running_loop()
         self._transport = transport = cast("asyncio.Transport", transport)
-        self._sender = Sender(transport, shared.room, shared.stalls)
+        _watch_for_vanishing(transport)
+        self._sender = Sender(transport, shared.room, shared.stalls, shared.takings)
         self._keep_alive = KeepAlive(shared.keep_alive, self._sender, lambda: len(self._streams), transport.abort)
         shared.connections.add(self)
         shared.has_none.clear()
         shared.handshakes.add(self)
-        if len(shared.connections) > shared.max_connections:
+        if shared.is_stopping or len(shared.connections) > shared.max_connections:
             self._is_over = True
             transport.abort()
 
@@ -139,7 +144,8 @@ class Connection(asyncio.Protocol, Generic[H]):
         """Take no more streams, and end with the last."""
         if not self._is_over and not self._is_draining:
             self._is_draining = True
-            self._sender.write_control(frames.goaway(self._last_id, Code.NO_ERROR, "the server stops"))
+            if self._streams:
+                self._sender.write_control(frames.goaway(self._last_id, Code.NO_ERROR, "the server stops"))
             self._end_if_drained()
 
     def stop(self) -> None:
@@ -197,7 +203,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         if code is Code.NO_ERROR:
             self._shared.stalls.add(self)
             self._transport.close()
-        else:
+        elif not self._transport.is_closing():
             self._shared.farewells.add(self)
             self._transport.write_eof()
 
@@ -338,13 +344,10 @@ class Connection(asyncio.Protocol, Generic[H]):
         self._sender.write_control(settings.ACKNOWLEDGED)
         if growth:
             for stream in [*self._streams.values()]:
-                self._grow(stream, growth)
-
-    def _grow(self, stream: Stream, n_bytes: int) -> None:
-        if not stream.send_window.grow(n_bytes):
-            self._fault(stream, Code.FLOW_CONTROL_ERROR)
-        elif stream.has_pending:
-            self._sender.on_pending(stream)
+                if not stream.send_window.grow(growth):
+                    raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a stream's window of more than 2147483647 bytes")
+                if stream.has_pending:
+                    self._sender.on_pending(stream)
 
     def _on_ping(self, flags: int, _: int, payload: bytes) -> None:
         if flags & frames.ACK:
@@ -375,5 +378,14 @@ class Connection(asyncio.Protocol, Generic[H]):
             return
         if not increment:
             self._fault(stream, Code.PROTOCOL_ERROR)
-        else:
-            self._grow(stream, increment)
+        elif not stream.send_window.grow(increment):
+            self._fault(stream, Code.FLOW_CONTROL_ERROR)
+        elif stream.has_pending:
+            self._sender.on_pending(stream)
+
+
+def _watch_for_vanishing(transport: asyncio.Transport) -> None:
+    """Have the system ask after a peer that says nothing for hours: a connection without calls sends it nothing."""
+    connected = transport.get_extra_info("socket")
+    if connected is not None:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -35,6 +35,12 @@ class FakeTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
     def write_eof(self) -> None:
         self.is_closed = True
 
@@ -92,7 +98,7 @@ class Rig:
             min_interval_s=0,
             max_strikes=0,
         )
-        never = (Overdue(1000), Overdue(1000), Overdue(1000))
+        never = (Overdue(1000), Overdue(1000), Overdue(1000), Overdue(1000))
         shared: Shared[Sequence[Field]] = Shared(read, begin, self.room, keep_alive, *never, max_connections=10)
         self.connection = Connection(shared)
         self.connection.connection_made(self.transport)
