@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
@@ -13,7 +12,7 @@ from tribar.modelserver.grpc.http2.field_block import Field, FieldBlocks
 from tribar.modelserver.grpc.http2.flow_window import CONNECTION_WINDOW, ReceiveWindow
 from tribar.modelserver.grpc.http2.frame_reader import FrameReader
 from tribar.modelserver.grpc.http2.frames import Code, ConnectionFault
-from tribar.modelserver.grpc.http2.keep_alive import KeepAlive, KeepAliveOptions
+from tribar.modelserver.grpc.http2.keep_alive import KeepAlive, KeepAliveOptions, watch_for_vanishing
 from tribar.modelserver.grpc.http2.sender import Sender
 from tribar.modelserver.grpc.http2.stream import Receiver, Stream
 from tribar.modelserver.grpc.room import Room
@@ -70,7 +69,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         self._window = ReceiveWindow(CONNECTION_WINDOW)
         self._allowance = Allowance(_ALLOWANCE_BURST, _ALLOWANCE_PER_S)
         self._last_id = 0
-        self._has_preface = self._has_settings = self._is_draining = self._is_over = False
+        self._has_preface = self._has_settings = self._is_draining = self._is_over = self._is_behind = False
         self._reader = FrameReader(
             {
                 frames.DATA: self._on_data,
@@ -89,7 +88,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         shared = self._shared
         self._loop = asyncio.get_running_loop()
         self._transport = transport = cast("asyncio.Transport", transport)
-        _watch_for_vanishing(transport)
+        watch_for_vanishing(transport)
         self._sender = Sender(transport, shared.room, shared.stalls, shared.takings)
         self._keep_alive = KeepAlive(shared.keep_alive, self._sender, lambda: len(self._streams), transport.abort)
         shared.connections.add(self)
@@ -127,11 +126,15 @@ class Connection(asyncio.Protocol, Generic[H]):
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
+        self._keep_alive.heard_s = self._loop.time()
+        self._read(data)
+
+    def _read(self, data: bytes = b"") -> None:
+        """As much as a turn of the event loop has time for; nothing more is received until all of it is read."""
         if self._is_over:
             return
-        self._keep_alive.heard_s = self._loop.time()
         try:
-            self._reader.feed(data)
+            is_behind = self._reader.feed(data)
         except ConnectionFault as fault:
             if not self._has_preface and data[:1].isalpha():
                 self._transport.write(_HTTP_1_ANSWER)
@@ -139,6 +142,15 @@ class Connection(asyncio.Protocol, Generic[H]):
         except Exception:
             _log.exception("a frame of HTTP/2 could not be handled")
             self._end(Code.INTERNAL_ERROR, "")
+        else:
+            if is_behind:
+                self._loop.call_soon(self._read)
+            self._fall_behind(is_behind=is_behind)
+
+    def _fall_behind(self, *, is_behind: bool) -> None:
+        if is_behind is not self._is_behind and not self._transport.is_closing():
+            self._is_behind = is_behind
+            (self._transport.pause_reading if is_behind else self._transport.resume_reading)()
 
     def drain(self) -> None:
         """Take no more streams, and end with the last."""
@@ -196,6 +208,7 @@ class Connection(asyncio.Protocol, Generic[H]):
             return
         self._is_over = True
         self._reader.close()
+        self._fall_behind(is_behind=False)
         if self._has_preface:
             self._sender.write_control(frames.goaway(self._last_id, code, text))
         self._leave_streams()
@@ -382,10 +395,3 @@ class Connection(asyncio.Protocol, Generic[H]):
             self._fault(stream, Code.FLOW_CONTROL_ERROR)
         elif stream.has_pending:
             self._sender.on_pending(stream)
-
-
-def _watch_for_vanishing(transport: asyncio.Transport) -> None:
-    """Have the system ask after a peer that says nothing for hours: a connection without calls sends it nothing."""
-    connected = transport.get_extra_info("socket")
-    if connected is not None:
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
