@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from tribar.core.errors import Overloaded, Unavailable
 from tribar.core.ids import Uid
@@ -33,6 +34,29 @@ PATIENCE_S = 1.0
 LOOK_AGAIN_S = 0.02
 
 
+class _Unread:
+    """How many entries of a stream its engine has not read: those that Redis counted, and those sent after it."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.n_sent = 0
+
+    def add(self) -> None:
+        """One more is on its way."""
+        self.n += 1
+        self.n_sent += 1
+
+    def asked(self) -> Callable[[Reply], None]:
+        """What takes the answer to an XLEN that is ordered now: it does not know of what is sent until it comes."""
+        n_counted = self.n_sent
+
+        def settle(reply: Reply) -> None:
+            if isinstance(reply, int):
+                self.n = reply + self.n_sent - n_counted
+
+        return settle
+
+
 class Dispatch:
     """Implements ``channel.Exchange``. ``engines`` are those that live, ``gateway`` is who we are in this life."""
 
@@ -44,8 +68,8 @@ class Dispatch:
         self.is_up = False
         self._keys = keys
         self._sequence = itertools.count(1)
-        self._n_queued: dict[str, int] = {}
-        self._n_control: dict[str, int] = {}
+        self._requests_unread: defaultdict[str, _Unread] = defaultdict(_Unread)
+        self._control_unread: defaultdict[str, _Unread] = defaultdict(_Unread)
 
     def require_up(self) -> None:
         """Raise ``Unavailable`` while nothing can be sent."""
@@ -57,8 +81,8 @@ class Dispatch:
         self.gateway = ""
         self.board.fail_all(why)
         self.sender.drop()
-        self._n_queued.clear()
-        self._n_control.clear()
+        self._requests_unread.clear()
+        self._control_unread.clear()
 
     async def is_there(self, engine: str) -> bool:
         """Ask Redis whether ``engine`` lives."""
@@ -116,33 +140,25 @@ class Dispatch:
 
     def _has_room(self, line: Line, n_bytes: int) -> bool:
         engine = line.engine
-        if self._n_control.get(engine, 0) >= MAX_CONTROL:
+        if self._control_unread[engine].n >= MAX_CONTROL:
             return False
         if not n_bytes or engine not in self.engines:
             return True
         is_small = line.n_unstarted_bytes == 0 or line.n_unstarted_bytes + n_bytes <= MAX_UNSTARTED_BYTES
-        return is_small and self._n_queued.get(engine, 0) < self.engines[engine].room
+        return is_small and self._requests_unread[engine].n < self.engines[engine].room
 
     def _look(self, engine: str) -> None:
         """Ask how much an engine has not read."""
-        self.sender.order(
-            ("XLEN", self._keys.requests(engine)), lambda reply: self._count(self._n_queued, engine, reply)
-        )
-        self.sender.order(
-            ("XLEN", self._keys.control(engine)), lambda reply: self._count(self._n_control, engine, reply)
-        )
-
-    def _count(self, counts: dict[str, int], engine: str, reply: Reply) -> None:
-        if isinstance(reply, int):
-            counts[engine] = reply
+        self.sender.order(("XLEN", self._keys.requests(engine)), self._requests_unread[engine].asked())
+        self.sender.order(("XLEN", self._keys.control(engine)), self._control_unread[engine].asked())
 
     def _submit(self, line: Line, submit: Submit) -> None:
-        engine, requests = line.engine, self._keys.requests(line.engine)
+        unread, requests = self._requests_unread[line.engine], self._keys.requests(line.engine)
         sequence = next(self._sequence)
         body = encode(Inward(self.gateway, line.client, sequence, line.last_submit, submit))
         line.last_submit = sequence
         request = self.board.open(line, submit.uid, len(submit.ids))
-        self._n_queued[engine] = self._n_queued.get(engine, 0) + 1
+        unread.add()
 
         def settle(reply: Reply) -> None:
             if isinstance(reply, bytes):
@@ -156,7 +172,7 @@ class Dispatch:
                 self.board.fail(request, "Redis takes no request now", "Overloaded")
 
         self.sender.order(("XADD", requests, "NOMKSTREAM", "*", FIELD, body), settle, lambda: self._lost(request))
-        self.sender.order(("XLEN", requests), lambda reply: self._count(self._n_queued, engine, reply))
+        self.sender.order(("XLEN", requests), unread.asked())
 
     def _lost(self, request: InFlight) -> None:
         """Nobody knows whether the request was sent. It is over for its client; the engine is told when it can be."""
@@ -190,13 +206,15 @@ class Dispatch:
         body = encode(Inward(self.gateway, client, next(self._sequence), after, message))
         control = self._keys.control(engine)
         words = ("XADD", control, "NOMKSTREAM", "*", FIELD, body)
-        self._n_control[engine] = self._n_control.get(engine, 0) + 1
-        if self._n_control[engine] % CONTROL_PER_LOOK == 0:
+        unread = self._control_unread[engine]
+        unread.add()
+        if unread.n_sent % CONTROL_PER_LOOK == 0:
             self._look(engine)
         gateway = self.gateway
 
         def again() -> None:
             if gateway == self.gateway:
+                unread.add()
                 self.sender.order(words)
 
         self.sender.order(words, on_loss=again)

@@ -1,13 +1,15 @@
 """What gateways tell an engine, from entries of two streams to messages in order.
 
 Submits wait in the request stream until the engine can admit them; Aborts must not wait behind them, so everything
-else has a stream of its own. A client's message is held until the Submits that it sent before have come, unless these
-cannot come now because the engine is full; an Abort that overtakes its Submit so is repeated behind it.
+else has a stream of its own. A client's message is held until the Submits that it sent before have come, or are known
+to have been taken back, unless these cannot come now because the engine is full; an Abort that overtakes its Submit so
+is repeated behind it.
 """
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -20,8 +22,8 @@ from tribar.wire.redis_stream.peers import Peer, Peers
 
 _log = logging.getLogger(__name__)
 
-HOLD_S = 0.05
-"""Without any Submit for so long, those that are missing were taken back by their gateway."""
+LOOK_AGAIN_S = 0.05
+"""While a message waits for Submits, it is looked so often whether they are still there."""
 
 MAX_EARLY_ABORTS = 65536
 
@@ -30,6 +32,19 @@ MIN_AGE_S = 0.05
 
 Received = list[tuple[int, ToEngine | None]]
 Entry = tuple[bytes, list[bytes] | None]
+_Place = tuple[int, int]
+"""An entry's number in its stream, as something that can be compared."""
+
+NOWHERE = (0, 0)
+
+
+@dataclass(eq=False, slots=True)
+class _Arrived:
+    """``entry`` is a Submit's; ``last`` is where the request stream ended after this was sent, once that is known."""
+
+    envelope: Inward
+    entry: bytes | None
+    last: _Place | None = None
 
 
 class Inflow:
@@ -37,6 +52,7 @@ class Inflow:
 
     ``hang_up(peer)`` is for clients that leave, ``acknowledge(entry)`` for requests that nobody needs.
     ``age_s(entry)`` is how long an entry has been in its stream: it counts against the request's deadline.
+    ``ask_last(answer)`` has ``answer`` called, later, with the request stream's last entry, or None where it is empty.
     """
 
     def __init__(
@@ -46,53 +62,82 @@ class Inflow:
         hang_up: Callable[[Peer], None],
         acknowledge: Callable[[bytes], None],
         age_s: Callable[[bytes], float],
+        ask_last: Callable[[Callable[[bytes | None], None]], None],
     ) -> None:
         self._peers = peers
         self._received = received
         self._hang_up = hang_up
         self._acknowledge = acknowledge
         self._age_s = age_s
-        self._fresh: list[tuple[Inward, bytes | None]] = []
-        self._held: list[tuple[Inward, None]] = []
-        self._release_s = 0.0
+        self._ask_last = ask_last
+        self._fresh: list[_Arrived] = []
+        self._held: list[_Arrived] = []
+        self._read_until: _Place = NOWHERE
+        self._look_s: float | None = None
+        self._is_asking = False
         self._early_aborts: dict[Uid, Abort] = {}
 
     def add_requests(self, entries: list[Entry]) -> None:
         """Entries of the request stream; those deleted meanwhile have no fields any more."""
         for entry, fields in entries:
+            self._read_until = max(self._read_until, _place(entry))
             envelope = _envelope(fields)
             if envelope is None or not isinstance(envelope.message, Submit):
                 self._acknowledge(entry)
             else:
-                self._fresh.append((envelope, entry))
+                self._fresh.append(_Arrived(envelope, entry))
 
     def add_control(self, entries: list[Entry]) -> None:
         """Entries of the control stream."""
         for _, fields in entries:
             envelope = _envelope(fields)
             if envelope is not None and not isinstance(envelope.message, Submit):
-                self._fresh.append((envelope, None))
+                self._fresh.append(_Arrived(envelope, None))
 
-    def next_release_s(self) -> float | None:
-        """When what is held goes out in any case."""
-        return self._release_s if self._held else None
+    def next_look_s(self) -> float | None:
+        """When ``settle`` looks again for what is missing."""
+        return self._look_s
 
     def settle(self, *, can_read: bool) -> None:
         """Turn what has come into messages. ``can_read``: whether Submits are being read."""
         if not (self._fresh or self._held):
             return
-        now_s = time.monotonic()
-        if not self._held or any(entry is not None for _, entry in self._fresh):
-            self._release_s = now_s + HOLD_S
-        may_hold = can_read and now_s < self._release_s
-        arrived = sorted([*self._fresh, *self._held], key=lambda item: item[0].sequence)
+        arrived = sorted([*self._fresh, *self._held], key=lambda item: item.envelope.sequence)
         self._fresh.clear()
         self._held.clear()
-        for envelope, entry in arrived:
-            if entry is None and may_hold and self._lacks_submits(envelope):
-                self._held.append((envelope, None))
+        for item in arrived:
+            if can_read and self._has_to_wait(item):
+                self._held.append(item)
             else:
-                self._deliver(envelope, entry)
+                self._deliver(item.envelope, item.entry)
+        self._look()
+
+    def _look(self) -> None:
+        """A Submit that comes neither soon nor ever is not in the stream: that, not a clock, tells that none will come.
+
+        However late an engine or Redis is, a Drain does so not overtake the requests that it ends.
+        """
+        now_s = time.monotonic()
+        if not self._held or self._is_asking:
+            self._look_s = None
+        elif self._look_s is None:
+            self._look_s = now_s + LOOK_AGAIN_S
+        elif now_s >= self._look_s:
+            self._look_s, self._is_asking = None, True
+            waiting = self._held.copy()
+
+            def answer(entry: bytes | None) -> None:
+                self._is_asking = False
+                last = NOWHERE if entry is None else _place(entry)
+                for item in waiting:
+                    item.last = last if item.last is None else min(last, item.last)  # an earlier one: that was deleted
+
+            self._ask_last(answer)
+
+    def _has_to_wait(self, item: _Arrived) -> bool:
+        if item.entry is not None or (item.last is not None and item.last <= self._read_until):
+            return False
+        return self._lacks_submits(item.envelope)
 
     def _lacks_submits(self, envelope: Inward) -> bool:
         peer = self._peers.of_client(envelope.gateway, envelope.client)
@@ -155,3 +200,8 @@ def _envelope(fields: list[bytes] | None) -> Inward | None:
     except InvalidRequest as error:
         _log.warning("ignoring what somebody sent this engine: %s", error.message)
         return None
+
+
+def _place(entry: bytes) -> _Place:
+    milliseconds, _, number = entry.partition(b"-")
+    return int(milliseconds), int(number)

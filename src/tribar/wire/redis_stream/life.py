@@ -31,6 +31,9 @@ BLOCK_S = 5.0
 SILENCE_S = 10.0
 """A connection that owes an answer for longer is broken: some middlebox has forgotten it."""
 
+LAST = "local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1) return last[1] and last[1][1]"
+"""The number of a stream's last entry, without its body."""
+
 
 class Life:
     """See the module. ``redial(line)`` asks for a new connection, ``is_over`` says that the streams are lost."""
@@ -63,7 +66,7 @@ class Life:
         self._is_reading: set[Line] = set()
         self._catch_up_from: dict[Line, bytes] = {}
         self.outflow = Outflow(keys, began.engine, self.command, gateway_gone)
-        self._inflow = Inflow(peers, received, hang_up, self._discard, self._age_s)
+        self._inflow = Inflow(peers, received, hang_up, self._discard, self._age_s, self._ask_last)
         for line, sock in began.sockets.items():
             self._attach(line, RespConnection(sock))
 
@@ -118,7 +121,7 @@ class Life:
     def next_due_s(self) -> float | None:
         """When ``settle`` has something to do, though nothing comes in."""
         due_s = [c.waiting_since_s + SILENCE_S for c in self._connections.values() if c.unanswered]
-        due_s += [time_s for time_s in (self.outflow.next_try_s(), self._inflow.next_release_s()) if time_s is not None]
+        due_s += [time_s for time_s in (self.outflow.next_try_s(), self._inflow.next_look_s()) if time_s is not None]
         return min(due_s, default=None)
 
     def write(self) -> None:
@@ -231,6 +234,11 @@ class Life:
 
     def _age_s(self, entry: bytes) -> float:
         return max(0.0, time.time() + self._clock_ahead_s() - int(entry.partition(b"-")[0]) / 1000)
+
+    def _ask_last(self, answer: Callable[[bytes | None], None]) -> None:
+        """Where the request stream ends. An error is an end of its own: who waits for that stream waits in vain."""
+        key = self._keys.requests(self.engine)
+        self.command(lambda reply: answer(reply if isinstance(reply, bytes) else None), "EVAL", LAST, 1, key)
 
 
 def _ignore(_reply: Reply) -> None:
