@@ -45,7 +45,8 @@ async def _memory(time: Time, server: Valkey) -> AsyncIterator[Buckets]:
 
 @asynccontextmanager
 async def _redis(time: Time, server: Valkey) -> AsyncIterator[Buckets]:
-    pool = RedisPool(RedisPoolConfig(url=server.url))
+    patient = RedisPoolConfig(url=server.url, wait_timeout_s=20.0, connect_timeout_s=20.0, answer_timeout_s=20.0)
+    pool = RedisPool(patient)  # it is not about time: a busy machine fails nothing
     try:
         with pool.client() as redis:
             await redis.flushall()

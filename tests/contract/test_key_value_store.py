@@ -28,7 +28,8 @@ async def _memory(_: Valkey) -> AsyncIterator[KeyValueStore]:
 
 @contextlib.asynccontextmanager
 async def _redis(server: Valkey) -> AsyncIterator[KeyValueStore]:
-    pool = RedisPool(RedisPoolConfig(url=server.url))
+    patient = RedisPoolConfig(url=server.url, wait_timeout_s=20.0, connect_timeout_s=20.0, answer_timeout_s=20.0)
+    pool = RedisPool(patient)  # it is not about time: a busy machine fails nothing
     other = RedisKeyValueStore(pool, "other[*]:")
     await other.put("a", b"not ours", TTL_S)
     try:

@@ -1,9 +1,14 @@
 """Two streams in, one order out."""
 
+from collections.abc import Callable
+
+import pytest
+
 from tribar.core.ids import Uid
 from tribar.core.requests import AbortReason
 from tribar.core.sampling.params import SamplingParams
 from tribar.wire.messages import Abort, Drain, Hello, Submit
+from tribar.wire.redis_stream import inflow
 from tribar.wire.redis_stream.envelopes import Bye, Inward, encode
 from tribar.wire.redis_stream.inflow import Entry, Inflow, Received
 from tribar.wire.redis_stream.peers import Peer, Peers
@@ -14,7 +19,10 @@ class Rig:
         self.peers = Peers()
         self.received: Received = []
         self.discarded: list[bytes] = []
-        self.inflow = Inflow(self.peers, self.received, self._hang_up, self.discarded.append, lambda _entry: age_s)
+        self.asked: list[Callable[[bytes | None], None]] = []
+        self.inflow = Inflow(
+            self.peers, self.received, self._hang_up, self.discarded.append, lambda _entry: age_s, self.asked.append
+        )
         self._n_entries = 0
 
     def _hang_up(self, peer: Peer) -> None:
@@ -53,6 +61,59 @@ def test_a_message_waits_for_the_requests_before_it() -> None:
     assert rig.take() == [Hello(1)]
     rig.inflow.add_requests([rig.entry(submit(0), 2)])
     assert rig.take() == [submit(0), abort(0)]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked at once for what is missing, as after any stall of the process."""
+    monkeypatch.setattr(inflow, "LOOK_AGAIN_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_drain_never_overtakes_requests_however_late_they_come() -> None:
+    rig = Rig()
+    first, second = rig.entry(submit(0), 2), rig.entry(submit(1), 3)
+    rig.inflow.add_control([rig.entry(Hello(1), 1), rig.entry(Drain(), 4, after=3)])
+    assert rig.take() == [Hello(1)]
+    for _ in range(3):
+        assert rig.take() == []
+    [answer] = rig.asked
+    answer(second[0])
+    assert rig.take() == []
+    rig.inflow.add_requests([first])
+    assert rig.take() == [submit(0)]
+    rig.inflow.add_requests([second])
+    assert rig.take() == [submit(1), Drain()]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_message_does_not_wait_for_requests_that_were_taken_back() -> None:
+    rig = Rig()
+    rig.inflow.add_requests([rig.entry(submit(0), 2)])
+    rig.inflow.add_control([rig.entry(abort(1), 4, after=3)])
+    assert rig.take() == [Hello(1), submit(0)]
+    assert rig.take() == []
+    rig.asked.pop()(b"9-0")
+    assert rig.take() == [], "something was still there"
+    assert rig.take() == []
+    rig.asked.pop()(None)
+    assert rig.take() == [abort(1)]
+    assert rig.inflow.next_look_s() is None
+
+
+@pytest.mark.usefixtures("impatient")
+def test_requests_of_others_that_keep_coming_do_not_hold_a_message_back() -> None:
+    rig = Rig()
+    other = [rig.entry(submit(counter), 10 + counter) for counter in range(3)]
+    rig.inflow.add_control([rig.entry(Hello(1), 1), rig.entry(abort(7), 3, after=99)])
+    assert rig.take() == [Hello(1)]
+    assert rig.take() == []
+    rig.asked.pop()(other[0][0])
+    assert rig.take() == []
+    assert rig.take() == []
+    rig.asked.pop()(other[2][0])
+    rig.inflow.add_requests(other[:2])
+    assert rig.take() == [abort(7), submit(0), submit(1)]
 
 
 def test_an_abort_does_not_wait_for_requests_that_cannot_be_read_and_is_repeated_behind_its_own() -> None:
