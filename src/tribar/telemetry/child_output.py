@@ -2,24 +2,34 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
 MAX_LINE_BYTES = 4096
 
+LINE_COST_BYTES = 256
+"""What a line counts for beside its bytes: a record of the log is more work than its text."""
+
+MAX_LINES_AT_ONCE = 16
+"""Then the event loop has its turn: so many records take about a millisecond."""
+
 
 class ChildOutput(asyncio.Protocol):
     """The reading end of a child's output: cuts it into lines, each at most ``MAX_LINE_BYTES`` long.
 
-    With ``max_bytes_per_s`` a child that writes more is held up, as by a slow terminal.
+    With ``max_bytes_per_s`` a child that writes more is held up, as by a slow terminal; each of its lines counts for
+    ``LINE_COST_BYTES`` more. Nobody has
+    to read on while ``MAX_LINES_AT_ONCE`` at a time are logged.
     """
 
     def __init__(self, on_line: Callable[[str], None], max_bytes_per_s: int | None = None) -> None:
         self.last_line = ""
         self._on_line = on_line
         self._max_bytes_per_s = max_bytes_per_s
-        self._second = 0
-        self._n_bytes = 0
+        self._paid_until_s = 0.0
+        self._lines: deque[bytes] = deque()
+        """Complete ones that wait for their turn. Until then nothing is read: they are never more than one read."""
         self._buffer = bytearray()
         self._is_cut = False
         self._transport: asyncio.ReadTransport | None = None
@@ -43,16 +53,12 @@ class ChildOutput(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes: hand over the complete lines, keep a bounded rest."""
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            self._keep(line)
-            self._emit()
-        self._keep(rest)
-        if self._max_bytes_per_s is not None:
-            self._hold_up(len(data), self._max_bytes_per_s)
+        self._lines.extend(data.split(b"\n"))
+        self._go_on()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nobody holds the writing end any more."""
+        self._lines.clear()
         self._emit()
         self._transport = None
         if not self._ended.done():
@@ -68,18 +74,33 @@ class ChildOutput(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _hold_up(self, n_bytes: int, max_bytes_per_s: int) -> None:
-        now_s = self._loop.time()
-        if int(now_s) != self._second:
-            self._second, self._n_bytes = int(now_s), 0
-        self._n_bytes += n_bytes
-        if self._n_bytes > max_bytes_per_s and self._transport is not None:
-            self._transport.pause_reading()
-            self._loop.call_at(self._second + 1, self._go_on)
-
     def _go_on(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        """Hand over some lines, and read on, or come back, when more may be."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        lines, cost = self._lines, 0
+        for _ in range(min(MAX_LINES_AT_ONCE, len(lines) - 1)):
+            cost += len(lines[0]) + LINE_COST_BYTES
+            self._keep(lines.popleft())
+            self._emit()
+        if len(lines) == 1:
+            cost += len(lines[0])
+            self._keep(lines.popleft())
+        delay_s = self._delay_s(cost)
+        if lines or delay_s > 0:
+            transport.pause_reading()
+            self._loop.call_later(delay_s, self._go_on)
+        else:
+            transport.resume_reading()
+
+    def _delay_s(self, cost: int) -> float:
+        """How long to wait after having spent that. What was not spent in the last second may be at once."""
+        if self._max_bytes_per_s is None:
+            return 0.0
+        now_s = self._loop.time()
+        self._paid_until_s = max(self._paid_until_s, now_s - 1.0) + cost / self._max_bytes_per_s
+        return max(0.0, self._paid_until_s - now_s)
 
     def _keep(self, piece: bytes) -> None:
         room = MAX_LINE_BYTES - len(self._buffer)

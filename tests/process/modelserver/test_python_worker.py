@@ -294,3 +294,66 @@ async def test_a_sender_that_was_faster_than_the_returned_response(tmp_path: Pat
         assert answers.said == ["sender"]
         assert await said(instance, "answer = [say('again')]") == "again"
         assert pid_of(instance) == first_pid
+
+
+async def test_an_error_that_cannot_be_written_is_one(tmp_path: Path) -> None:
+    """The worker goes on: the model's own ``__str__`` fails, and the error is of that type all the same."""
+    code = "class Odd(Exception):\n def __str__(self): raise RuntimeError('no')\nraise Odd"
+    async with opened(tmp_path) as instance:
+        pid = pid_of(instance)
+        (answers,) = await run(instance, asked(code))
+        assert "message: Odd: <its message cannot be had: RuntimeError>" in str(answers.error)
+        assert pid_of(instance) == pid
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["raise ValueError('e' * 10**7)", "answer = [pb_utils.InferenceResponse(error=pb_utils.TritonError('e' * 10**7))]"],
+)
+async def test_long_errors_lose_their_middle(tmp_path: Path, code: str) -> None:
+    async with opened(tmp_path) as instance:
+        (answers,) = await run(instance, asked(code))
+    message = str(answers.error)
+    assert "characters are left out ...]" in message
+    assert 16_000 < len(message) < 33_000
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if os.fork() == 0: sys.exit(7)\nassert os.waitstatus_to_exitcode(os.wait()[1]) == 7\nanswer = [say(1)]",
+        "if os.fork() == 0: raise KeyError\nassert os.waitstatus_to_exitcode(os.wait()[1]) == 1\nanswer = [say(1)]",
+        "child = os.fork()\nif child: assert os.waitstatus_to_exitcode(os.wait()[1]) == 0\nanswer = [say(1)]",
+    ],
+    ids=["exits", "raises", "returns"],
+)
+async def test_a_forked_process_is_no_second_worker(tmp_path: Path, code: str) -> None:
+    """It comes out of ``execute`` as the worker does, and would answer for it, and take its next message."""
+    async with opened(tmp_path) as instance:
+        pid = pid_of(instance)
+        for _ in range(3):
+            assert [float(part) for part in await said(instance, code)] == [1.0]
+        assert pid_of(instance) == pid
+
+
+async def test_a_forked_process_cannot_ask_the_server(tmp_path: Path) -> None:
+    code = (
+        "if os.fork() == 0:\n try: pb_utils.Logger.log_info('x')\n except pb_utils.TritonModelException: os._exit(9)\n"
+        "answer = [say(os.waitstatus_to_exitcode(os.wait()[1]))]"
+    )
+    async with opened(tmp_path) as instance:
+        assert [float(part) for part in await said(instance, code)] == [9.0]
+
+
+async def test_what_is_no_message_ends_the_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its request fails with the reason, and the next one finds another worker."""
+    code = (
+        "import socket\nfor fd in range(3, 256):\n"
+        " try: socket.socket(fileno=fd).sendall(bytes([1, 0, 0, 0, 193]))\n except OSError: pass"
+    )
+    async with opened(tmp_path) as instance:
+        (answers,) = await run(instance, asked(code))
+        assert "the worker process of 'lab_0' ended (killed by SIGKILL)" in str(answers.error)
+        assert [float(part) for part in await said(instance, "answer = [say(2)]")] == [2.0]
+    assert "what it sent is no message" in caplog.text
+    assert not [record for record in caplog.records if record.name == "asyncio"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from tribar.core.errors import InvalidRequest
+from tribar.core.errors import InvalidRequest, TooLarge
 from tribar.modelserver.slowness import SLOW_COPY_BYTES
 
 Buffer = bytes | memoryview
@@ -18,6 +18,9 @@ Buffer = bytes | memoryview
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES: Final = {FIXED64: 8, FIXED32: 4}
 _MAX_VARINT_LENGTH: Final = 10
+
+MAX_MESSAGE_BYTES: Final = 2**31 - 1
+"""No reader of Protocol Buffers takes more."""
 
 
 def varint(value: int) -> bytes:
@@ -74,8 +77,12 @@ def split_field(message: Buffer, number: int) -> tuple[bytes, list[memoryview]]:
 
 
 async def joined(parts: Sequence[Buffer]) -> bytes:
-    """One copy of everything."""
-    if sum(map(len, parts)) > SLOW_COPY_BYTES:
+    """One copy of everything. Raises ``TooLarge`` for more than a message can have."""
+    n_bytes = sum(map(len, parts))
+    if n_bytes > MAX_MESSAGE_BYTES:
+        text = f"the response has {n_bytes} bytes, and a gRPC message at most {MAX_MESSAGE_BYTES}"
+        raise TooLarge(f"{text}: ask for fewer or smaller outputs, for shared memory, or over HTTP")
+    if n_bytes > SLOW_COPY_BYTES:
         return await asyncio.to_thread(b"".join, parts)
     return b"".join(parts)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from tribar.core.errors import InvalidRequest
+from tribar.core.errors import InvalidRequest, TooLarge
 from tribar.core.inference import InferResponse
 from tribar.core.tensors import DataType, Tensor, tensor_to_bytes
 from tribar.modelserver.classification import classify_output
@@ -16,6 +16,8 @@ from tribar.modelserver.infer_call import InferCall, Place
 from tribar.modelserver.signature import Signature
 
 BINARY: Final[Header] = (b"content-type", b"application/octet-stream")
+MAX_JSON_ELEMENTS: Final = 2**24
+"""Of an output: each is an object of Python and then a text, some sixty bytes in all."""
 _NOT_IN_JSON: Final = frozenset({DataType.FP16, DataType.BF16})
 
 
@@ -70,7 +72,16 @@ def response_head(response: InferResponse) -> dict[str, Any]:
 
 
 def json_elements(tensor: Tensor) -> list[Any]:
-    """The elements in row-major order. Raises ``InvalidRequest`` for those that JSON cannot carry."""
+    """The elements in row-major order.
+
+    Raises ``InvalidRequest`` for those that JSON cannot carry, ``TooLarge`` for more than ``MAX_JSON_ELEMENTS``.
+    """
+    if tensor.data.size > MAX_JSON_ELEMENTS:
+        text = (
+            f"output '{tensor.name}' has {tensor.data.size} elements, and JSON carries at most {MAX_JSON_ELEMENTS} of "
+            'an output: ask for it in the binary data format, with its parameter "binary_data": true'
+        )
+        raise TooLarge(text, param=tensor.name)
     if tensor.datatype in _NOT_IN_JSON:
         text = f"sending {tensor.datatype} data via JSON is not supported. Please use the binary data format for output"
         raise InvalidRequest(f"{text} '{tensor.name}'", param=tensor.name)

@@ -1,12 +1,14 @@
 """Protobuf's wire format, against protobuf itself."""
 
+import mmap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc.service_pb2 import InferParameter, ModelInferRequest
 
-from tribar.core.errors import InvalidRequest
-from tribar.modelserver.grpc.wire import length_delimited, split_field, varint
+from tribar.core.errors import InvalidRequest, TooLarge
+from tribar.modelserver.grpc.wire import MAX_MESSAGE_BYTES, joined, length_delimited, split_field, varint
 
 RAW = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 
@@ -43,3 +45,14 @@ def test_bytes_that_are_no_message_are_refused_or_split(content: bytes) -> None:
 def test_lengths_beyond_the_end_are_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest, match="Unable to parse request"):
         split_field(content, RAW)
+
+
+async def test_a_response_that_no_client_could_read_is_refused() -> None:
+    """Its length has no place in the frame of gRPC from 4 GiB on, and none in Protocol Buffers from 2 GiB on."""
+    text = "the response has 2147483648 bytes, and a gRPC message at most 2147483647"
+    with (
+        mmap.mmap(-1, MAX_MESSAGE_BYTES) as untouched,
+        memoryview(untouched) as output,
+        pytest.raises(TooLarge, match=text),
+    ):
+        await joined([b"1", output])

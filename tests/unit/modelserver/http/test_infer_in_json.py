@@ -10,6 +10,7 @@ from tests.unit.modelserver.http.front_rig import Front, given, identity, wanted
 from tribar.core.errors import Cancelled, Conflict, Internal, TribarError, Unavailable, Unsupported
 from tribar.core.tensors import DataType, Tensor
 from tribar.modelserver.fake_service import FakeModel
+from tribar.modelserver.http.infer_response import MAX_JSON_ELEMENTS
 
 FP = given("FP32", [1, 2], [1, 2])
 
@@ -133,6 +134,18 @@ async def test_numbers_that_are_not_finite_can_be_parsed() -> None:
     found = (await front.infer("m", FP)).json["outputs"][0]["data"]
     assert math.isnan(found[0])
     assert found[1:] == [math.inf, -math.inf, 1.0]
+
+
+async def test_more_elements_than_json_carries_are_refused_with_advice() -> None:
+    """A model with gigabytes of outputs would take the server's memory many times over, and with it the server."""
+    array = np.broadcast_to(np.float32(3), (1, MAX_JSON_ELEMENTS + 1))
+    front = Front(
+        {"m": FakeModel(identity(DataType.FP32).signature, outputs=lambda _: [Tensor("OUTPUT0", DataType.FP32, array)])}
+    )
+    answer = await front.infer("m", given("FP32", [1, 1], [1]))
+    assert answer.status == 413
+    assert "output 'OUTPUT0' has 16777217 elements, and JSON carries at most 16777216" in answer.error
+    assert '"binary_data": true' in answer.error
 
 
 async def test_bytes_that_are_no_text_are_refused_in_json_with_advice() -> None:

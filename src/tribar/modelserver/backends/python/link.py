@@ -184,13 +184,23 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """A worker without its socket is of no use: its end fails what waits for it."""
+        self._transport = None
         if self._failure is None:
             self._process.kill()
 
     def data_received(self, data: bytes) -> None:
-        """Messages of the worker."""
-        for message in self._frames.feed(data):
-            self._take(message)
+        """Messages of the worker. One that writes something else to its socket is ended."""
+        try:
+            for message in self._frames.feed(data):
+                self._take(message)
+        except Exception as error:
+            _log.exception(
+                "the worker process of '%s' is killed: what it sent is no message, or out of turn", self._name
+            )
+            if self._transport is not None:
+                self._transport.abort()
+            self.connection_lost(error)
+            return
         if self._window.n_freed >= MAX_FREED_BLOCKS:
             self.send(Freed(self._window.take_freed()))
 

@@ -30,6 +30,7 @@ from tribar.modelserver.backends.python.messages import (
     worker_frames,
 )
 from tribar.modelserver.backends.python.parcel import INLINE_BYTES, Parcel
+from tribar.modelserver.backends.python.worker.api.errors import TritonModelException
 from tribar.modelserver.backends.python.worker.unread import Unread
 
 _RECEIVE_BYTES = 256 * 1024
@@ -40,7 +41,11 @@ T = TypeVar("T")
 
 
 class Channel:
-    """Sends and receives. Every method may be called in any thread."""
+    """Sends and receives. Every method may be called in any thread.
+
+    It is the worker's alone: in a process that the model forks it is closed, and whatever uses it there raises
+    ``TritonModelException``. Two processes on one socket would take each other's messages.
+    """
 
     def __init__(self, connection: socket.socket, arena: Arena) -> None:
         self._socket = connection
@@ -53,15 +58,19 @@ class Channel:
         self._work: deque[Work] = deque()
         self._answers: dict[int, deque[Answer]] = {}
         self._unread: dict[int, Unread] = {}
+        self.is_ours = True
+        os.register_at_fork(after_in_child=self._leave)
 
     def send(self, message: ToFrontEnd) -> None:
         """Send a message without tensors."""
+        self._check_ours()
         with self._write_lock:
             self._socket.sendall(self._frames.frame(message))
         self._send_deferred()
 
     def send_parcel(self, parcel: Parcel, message: Callable[[BlockRef | None], ToFrontEnd]) -> None:
         """Send a message with the tensors of ``parcel``. Raises what taking memory and encoding do, sending nothing."""
+        self._check_ours()
         with self._write_lock:
             if parcel.n_bytes > INLINE_BYTES and not self._arena.has_free(parcel.n_bytes):
                 self._poll()
@@ -77,8 +86,9 @@ class Channel:
 
     def send_soon(self, message: ToFrontEnd) -> None:
         """Send at once, or when the thread that is sending has finished: for ``__del__``, which must not wait."""
-        self._deferred.append(message)
-        self._send_deferred()
+        if self.is_ours:
+            self._deferred.append(message)
+            self._send_deferred()
 
     def next_work(self) -> Work:
         """Wait for the front end to want something. Ends the process when the front end is gone."""
@@ -111,6 +121,15 @@ class Channel:
                 self._read_until(has_less)
         finally:
             del self._unread[uid]
+
+    def _leave(self) -> None:
+        """This is a forked process: the socket is not held open here, and its locks may be anybody's."""
+        self.is_ours = False
+        self._socket.close()
+
+    def _check_ours(self) -> None:
+        if not self.is_ours:
+            raise TritonModelException("a process that the model forked cannot reach the server: let the model do it")
 
     def _take(self, box: deque[T]) -> T:
         while True:

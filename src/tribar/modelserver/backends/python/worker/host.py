@@ -3,8 +3,11 @@
 import asyncio
 import inspect
 import logging
+import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -57,8 +60,10 @@ class ModelHost:
                     returned = asyncio.run_coroutine_threadsafe(returned, self._event_loop()).result()
             responses = self._checked(returned, len(requests))
         except BaseException as error:
+            self._end_forked(error)
             self._fail(requests, error, start_ns)
             return
+        self._end_forked()
         self._done(requests, responses, start_ns)
 
     def finalize(self) -> None:
@@ -113,6 +118,19 @@ class ModelHost:
         if not request.close():
             return None  # a response sender was faster
         return to_wire(response, request.wanted_outputs(), parcel)
+
+    def _end_forked(self, error: BaseException | None = None) -> None:
+        """End here the process that the model forked and let out of ``execute``: the batch is the worker's."""
+        if self._session.channel.is_ours:
+            return
+        code = 0 if error is None else 1
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        elif error is not None:
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
 
     def _fail(self, requests: list[InferenceRequest], error: BaseException, start_ns: int) -> None:
         message = self._logged(error)

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from tribar.modelserver.backends.python.worker.failure import encodable
+from tribar.modelserver.backends.python.worker.failure import sendable
 
 
 class TritonModelException(Exception):
@@ -35,7 +35,7 @@ class TritonError:
     CANCELLED = ErrorCode.CANCELLED
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
-        self._message = encodable(message)
+        self._message = sendable(message)
         self._code = ErrorCode(code)
 
     def message(self) -> str:

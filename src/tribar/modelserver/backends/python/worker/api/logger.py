@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from tribar.modelserver.backends.python.messages import Log
+from tribar.modelserver.backends.python.worker.failure import sendable
 from tribar.modelserver.backends.python.worker.session import Session
 
 
@@ -38,7 +39,7 @@ class Logger:
     @classmethod
     def log(cls, message: str, level: LogLevel = LogLevel.INFO) -> None:
         """A record."""
-        cls.session.channel.send(Log(_LEVELS[level], str(message)))
+        cls.session.channel.send(Log(_LEVELS[level], sendable(str(message))))
 
     @classmethod
     def log_info(cls, message: str) -> None:
