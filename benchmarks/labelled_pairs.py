@@ -36,6 +36,8 @@ class Seen:
     a: Features
     b: Features
     similarity: float
+    plain: float
+    """The cosine of the texts as they stand; ``similarity`` is that of the normalised ones."""
 
     def verdict(self, *, cross_language: bool = True) -> Verdict:
         """The cold prior's."""
@@ -61,9 +63,11 @@ def see(pairs: Sequence[Pair], embedder: Embedder) -> list[Seen]:
         analyst = Analyst(embedder)
         a = await analyst.analyse([Question(pair.a) for pair in pairs])
         b = await analyst.analyse([Question(pair.b) for pair in pairs])
+        raw = await embedder.embed([text for pair in pairs for text in (pair.a, pair.b)])
+        plain = (raw[::2] * raw[1::2]).sum(axis=1)
         return [
-            Seen(pair, x.features, y.features, float(x.vector @ y.vector))
-            for pair, x, y in zip(pairs, a, b, strict=True)
+            Seen(pair, x.features, y.features, float(x.vector @ y.vector), float(cosine))
+            for pair, x, y, cosine in zip(pairs, a, b, plain, strict=True)
         ]
 
     return asyncio.run(analyse())

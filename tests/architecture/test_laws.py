@@ -100,6 +100,8 @@ def test_law_6_every_implementation_of_a_seam_is_in_its_contract_suite(seam: str
         "Batcher",
         "Meters",
         "ResponseCache",
+        "Router",
+        "Breaker",
         "Thresholds",
     ],
 )

@@ -7,7 +7,12 @@ import pytest
 
 from tribar.app.cli import main
 
-PLACES_OF_WORK = ("tribar.app.launch.launch", "tribar.app.pull.pull_model", "tribar.app.terminal.talk")
+PLACES_OF_WORK = (
+    "tribar.app.cluster_engine.run_cluster_engine",
+    "tribar.app.launch.launch",
+    "tribar.app.pull.pull_model",
+    "tribar.app.terminal.talk",
+)
 
 
 def commands(block: str) -> list[list[str]]:

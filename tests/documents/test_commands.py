@@ -68,7 +68,7 @@ def test_flags_and_extras_exist(document: Path) -> None:
 
 
 @pytest.mark.usefixtures("directory")
-@pytest.mark.parametrize("command", ["", "serve", "pull", "chat", "keys new", "models validate"])
+@pytest.mark.parametrize("command", ["", "serve", "engine", "pull", "chat", "keys new", "models validate"])
 def test_examples_of_help(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,12 +11,15 @@ from tests.documents import code_tables, model_tables
 from tests.documents.code_tables import Row
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, read, table_with, tables
 
+from tribar.app.pool_tables import RouteTable, UpstreamTable, model_routes
 from tribar.app.settings import OTHER_VARIABLES, load_config
+from tribar.telemetry.caching import CacheFamilies, CacheMetrics
 from tribar.telemetry.inference import InferenceMetrics
 from tribar.telemetry.limits import LimitMetrics
 from tribar.telemetry.loop_watchdog import LoopMetrics
 from tribar.telemetry.metrics import EngineFamilies, EngineMetrics
 from tribar.telemetry.pools import PoolFamilies, PoolMetrics
+from tribar.telemetry.upstreams import UpstreamMetrics, UpstreamStates
 
 SERVING = ("docs/serving.md", "docs/serving.zh-CN.md")
 MODEL_SERVER = ("docs/model-server.md", "docs/model-server.zh-CN.md")
@@ -120,6 +124,13 @@ def test_named_metrics_exist(document: str) -> None:
     EngineMetrics(families, "m")
     families.finished.labels("m", "stop")
     families.refused.labels("m", "max_ttft")
+    upstreams = UpstreamMetrics(registry)
+    upstreams.on_end("u", "ok")
+    upstreams.on_retry("u")
+    UpstreamStates(registry, tuple, lambda: 0)
+    cache = CacheMetrics(CacheFamilies(registry), "m")
+    cache.on_bypass("asked")
+    cache.on_check("client", is_right=True)
     limits = LimitMetrics(registry)
     limits.on_refusal("requests")
     pool = PoolMetrics(PoolFamilies(registry), "redis")
@@ -138,6 +149,17 @@ def test_the_settings_file_loads(document: str, tmp_path_factory: pytest.TempPat
     file.write_text(content)
     config = load_config({}, {}, file)
     assert (config.server.port, config.engine.kv_cache_memory_bytes) == (8080, 2 << 30)
+
+
+@pytest.mark.parametrize("document", ["docs/gateway.md", "docs/gateway.zh-CN.md"])
+def test_the_tables_of_a_pool_load(document: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (content,) = [block for block in blocks(read(document), "toml") if "[[upstream]]" in block]
+    file = tmp_path_factory.mktemp("settings") / "tribar.toml"
+    file.write_text(content)
+    assert set(model_routes(load_config({}, {}, file).pool_tables)) == {"chat", "ensemble"}
+    named = "".join(row[0] for rows in tables(read(document)) for row in rows)
+    for table in (UpstreamTable, RouteTable):
+        assert all(f"`{item.metadata['key'] or item.name}`" in named for item in fields(table))
 
 
 TRANSLATED = [path for path in DOCUMENTS if path.name.endswith(".zh-CN.md")]

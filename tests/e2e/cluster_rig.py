@@ -13,7 +13,8 @@ from pathlib import Path
 from tests.e2e.server_process import TIMEOUT_S, Server
 from tests.servers.valkey import Valkey, valkey
 
-LIVENESS_S = 1.0
+LIVENESS_S = 2.0
+START_S = 120.0
 
 
 class EngineProcess:
@@ -43,7 +44,7 @@ class EngineProcess:
         """Until it has joined the cluster so many times."""
         with self._changed:
             assert self._changed.wait_for(
-                lambda: sum("is known as" in line for line in self.lines) >= occurrence, TIMEOUT_S
+                lambda: sum("is known as" in line for line in self.lines) >= occurrence, START_S
             ), "\n".join(self.lines)
 
     def kill(self) -> None:

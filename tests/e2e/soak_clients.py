@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 import tritonclient.grpc.aio as triton_grpc
 import tritonclient.http.aio as triton_http
-from tests.e2e.soak_models import change_on_disk, changing_config
+from tests.e2e.soak_models import change_on_disk, configure
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -176,7 +176,7 @@ async def operate(soak: Soak) -> None:
             continue
         module = soak.rng.choice((triton_grpc, triton_http))
         async with module.InferenceServerClient(soak.grpc if module is triton_grpc else soak.http) as client:
-            (soak.repository / "changing/config.pbtxt").write_text(changing_config(n_change))
+            configure(soak.repository, n_change)
             outcome = await outcome_of(client.load_model("changing"))
             assert isinstance(outcome, InferenceServerException) == (n_change % 7 == 6), outcome
             if n_change % 3 == 0:

@@ -69,9 +69,17 @@ def write_soak_models(directory: Path) -> Path:
     return directory
 
 
+def configure(repository: Path, n_change: int) -> None:
+    """Give ``changing`` its ``n_change``-th configuration, at once: a half of one would be another."""
+    config = repository / "changing/config.pbtxt"
+    written = config.with_suffix(".new")
+    written.write_text(changing_config(n_change))
+    written.replace(config)
+
+
 def change_on_disk(repository: Path, n_change: int) -> None:
     """What an operator does to a polled repository: other configurations, versions that come and go."""
-    (repository / "changing/config.pbtxt").write_text(changing_config(n_change))
+    configure(repository, n_change)
     if n_change % 3 == 0:
         shutil.rmtree(repository / "changing/2", ignore_errors=True)
     else:

@@ -12,7 +12,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from tests.e2e.server_process import Server, deadline, serving
 from tests.e2e.soak_clients import Soak, attack
-from tests.e2e.soak_models import changing_config, write_soak_models
+from tests.e2e.soak_models import configure, write_soak_models
 
 SOAK_S = 600.0
 SHORT_S = 10.0
@@ -58,7 +58,7 @@ async def at_rest(server: Server, soak: Soak) -> Held:
     """What is held once the models are as they were in the beginning and everybody has left."""
     import tritonclient.http.aio as triton_http
 
-    (soak.repository / "changing/config.pbtxt").write_text(changing_config(0))
+    configure(soak.repository, 0)
     if not soak.is_polled:
         async with triton_http.InferenceServerClient(soak.http) as client:
             await client.load_model("changing")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 TEXT = "tick " * 20
 """The answer to ``brief`` (see ``server_process.SCRIPT``)."""
 

@@ -123,7 +123,8 @@ class Caching:
         )
         semantics = None if config.semantic_cache == "exact" else self._semantics()
         store = self._store(stores, semantics)
-        return AnswerCache(store, Freshness(store, 2 * policy.ttl_s), policy, semantics)
+        outlives = config.cache_store == "redis"
+        return AnswerCache(store, Freshness(store, 2 * policy.ttl_s), policy, semantics, outlives=outlives)
 
     def _semantics(self) -> Semantics:
         assert self._embedder is not None

@@ -39,7 +39,7 @@ _SERVE_EXAMPLES = examples(
 
 _ENGINE_EXAMPLES = examples(
     "tribar engine model.gguf --redis-url redis://10.0.0.5:6379/0",
-    "TRIBAR_REDIS_URL=rediss://:PASSWORD@redis:6380/0 tribar engine hf:Qwen/Qwen3-0.6B --device cuda",
+    "tribar engine /models/qwen3 --redis-url unix:///run/redis.sock",
 )
 
 _PULL_EXAMPLES = examples(
@@ -70,7 +70,7 @@ cli = typer.Typer(
 
 
 @cli.command(cls=SectionedCommand, epilog=_SERVE_EXAMPLES)
-@takes_settings("model", "engine", "modelserver", "server", "stores", "cluster", "limiting", "cache")
+@takes_settings("model", "engine", "modelserver", "pool", "server", "stores", "cluster", "limiting", "cache")
 def serve(config: ServeConfig) -> None:
     """Serve MODEL over HTTP until SIGTERM or Ctrl-C.
 

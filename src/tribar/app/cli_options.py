@@ -17,6 +17,7 @@ PANELS = {
     "model": "Model",
     "engine": "Engine",
     "modelserver": "Model server",
+    "pool": "Pool of engines",
     "server": "Server",
     "stores": "Stores",
     "cluster": "Cluster",

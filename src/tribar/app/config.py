@@ -7,20 +7,11 @@ and ``tribar.LLM``'s keyword arguments are read from these declarations (``app/s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from tribar.app.option_kinds import Choice, Integer, Kind, Number, Origin, Size, Switch, Text, Texts
+from tribar.app.option import option
+from tribar.app.option_kinds import Choice, Integer, Number, Origin, Size, Switch, Text, Texts
+from tribar.app.pool_tables import PoolTables
 from tribar.runtime.sources import DEFAULT_MODEL
-
-
-def option(  # a field descriptor has the type of the field that it stands for, as with dataclasses.field
-    default: object, kind: Kind, help_text: str, *, key: str = ""
-) -> Any:  # noqa: ANN401
-    """A dataclass field that can be set from outside.
-
-    ``key`` is its name outside where that differs from the field's: units are in the field's name only.
-    """
-    return field(default=default, metadata={"kind": kind, "help": help_text, "key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +112,48 @@ class ModelServerConfig:
         None, Text("FILE"), "File for traces of requests, which /v2/trace/setting turns on; without it there are none."
     )
     allow_shared_memory: bool = option(False, Switch(), "Let clients on this machine pass tensors in shared memory.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """How work is spread over several engines. The engines themselves are tables of the file."""
+
+    routing: str = option(
+        "prefix",
+        Choice(("prefix", "least_tokens")),
+        "prefix: prompts that begin alike meet at the same upstream; least_tokens: where the least work is.",
+    )
+    load_bound: float = option(
+        1.25, Number(1, 100), "How far above its share of the work an upstream may be for the sake of its prefixes."
+    )
+    retry_percent: float = option(
+        20.0, Number(0, 100), "Percent of the requests that may be tried again.", key="retry_budget"
+    )
+    max_attempts: int = option(3, Integer(1, 16), "Most attempts for one request.")
+    wait_timeout_s: float = option(
+        5.0, Number(0, 3600), "Seconds for which a request waits where every upstream is full.", key="pool_timeout"
+    )
+    check_interval_s: float = option(
+        5.0, Number(0.05, 3600), "Seconds between two questions whether an upstream serves.", key="health_interval"
+    )
+    check_timeout_s: float = option(
+        2.0, Number(0.01, 600), "Seconds for the answer to one of them.", key="health_timeout"
+    )
+    max_failures: int = option(
+        5, Integer(1, 10000), "Failures in a row after which an upstream is left alone.", key="breaker_failures"
+    )
+    max_error_percent: float = option(
+        50.0, Number(1, 100), "Percent of failures after which it is.", key="breaker_error_percent"
+    )
+    slow_ttft_s: float = option(
+        30.0,
+        Number(0, 86400),
+        "Seconds after which a first token is late; mostly late ones count as failing. 0 is never.",
+        key="breaker_slow_ttft",
+    )
+    first_pause_s: float = option(
+        1.0, Number(0.01, 3600), "Seconds for which it is left alone at first, doubled each time.", key="breaker_pause"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,14 +283,17 @@ class ServeConfig:
     """Everything ``tribar serve`` can be told. The names of the fields are the tables of the file.
 
     ``lists`` holds the file's arrays of tables (``[[limits]]``) as they are: whoever uses one reads and checks it.
+    ``pool_tables`` are those of the pool.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     modelserver: ModelServerConfig = field(default_factory=ModelServerConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     stores: StoresConfig = field(default_factory=StoresConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     limiting: LimitingConfig = field(default_factory=LimitingConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     lists: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
+    pool_tables: PoolTables = field(default_factory=PoolTables)

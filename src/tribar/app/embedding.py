@@ -1,5 +1,6 @@
 """The embedding model of a server, from its setting."""
 
+import asyncio
 from pathlib import Path
 
 from tribar.core.errors import InvalidRequest
@@ -18,7 +19,7 @@ FAKE_EMBEDDER = "fake"
 async def open_embedder(embedder: str) -> Embedder:
     """The model that ``embedder`` names: ``use``, a folder with an ONNX model, or ``URL#MODEL`` of an endpoint.
 
-    Takes seconds, and the event loop. Raises ``InvalidRequest`` where it is none, ``Unsupported`` where its extra is
+    Takes seconds. Raises ``InvalidRequest`` where it is none, ``Unsupported`` where its extra is
     not installed, ``BadModelFile`` and ``Unavailable``.
     """
     if embedder.startswith(("http://", "https://")):
@@ -26,7 +27,7 @@ async def open_embedder(embedder: str) -> Embedder:
         if not model:
             raise InvalidRequest("--embedder: write URL#MODEL, e.g. http://127.0.0.1:9000/v1#bge-m3", param="embedder")
         return await OpenAiEmbedder.connect(EmbeddingsConfig(url, model))
-    return OffLoopEmbedder(_model(embedder))
+    return OffLoopEmbedder(await asyncio.to_thread(_model, embedder))
 
 
 def _model(embedder: str) -> EmbeddingModel:

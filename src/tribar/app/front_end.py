@@ -32,9 +32,11 @@ from tribar.app.listener import url_of
 from tribar.app.machine import MachineFacts
 from tribar.app.model import OpenedModel
 from tribar.app.panel import show_ready
+from tribar.app.pool import HostedPool
 from tribar.app.resolve import ResolvedConfig
 from tribar.app.shared_stores import SharedStores
 from tribar.app.supervisor import ProcessSupervisor
+from tribar.core.ports import TextGenerator
 from tribar.gateway.app import build_app
 from tribar.gateway.catalog import ServedModel, StaticCatalog
 from tribar.gateway.limits.limited import Limited
@@ -45,14 +47,18 @@ from tribar.telemetry.metrics import metrics_text
 PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Asked every few seconds for ever: worth no line in the log."""
 
+MakePool = Callable[[CollectorRegistry, tuple[str, TextGenerator] | None], HostedPool]
+"""Of the registry, and of the own engine with its name."""
+
 _log = logging.getLogger(__name__)
 _process_log = logging.getLogger("tribar.process")
 
 
 class FrontEnd:
-    """Serves a language model, a model repository, or both on ``listener``. ``directory`` is private to it.
+    """Serves a language model, a model repository, a pool of engines, or several of them on ``listener``.
 
-    The language model runs on an engine of this server, or (``make_cluster``) on those of a cluster.
+    ``directory`` is private to it. The language model runs on an engine of this server, or (``make_cluster``) on those
+    of a cluster.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class FrontEnd:
         language_model: tuple[OpenedModel, ResolvedConfig] | None = None,
         make_cluster: Callable[[CollectorRegistry], LanguageModel] | None = None,
         make_models: Callable[[CollectorRegistry], Models] | None = None,
+        make_pool: MakePool | None = None,
     ) -> None:
         self._server = server
         self._listener = listener
@@ -74,6 +81,7 @@ class FrontEnd:
         self._language_model = language_model
         self._make_cluster = make_cluster
         self._make_models = make_models
+        self._make_pool = make_pool
         self._registry = CollectorRegistry()
         self._watchdog = LoopWatchdog(LoopMetrics(self._registry))
         self._stores = SharedStores(edge.stores, self._registry)
@@ -84,6 +92,9 @@ class FrontEnd:
             lambda name, line: _process_log.warning("%s %s", name, line),
         )
         self._stop = asyncio.Event()
+        self._guards: dict[str, tuple[TextGenerator, ServedModel]] = {}
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
 
     async def run(self, console: Console, started_s: float) -> int:
         """Serve until a signal, drain, and return 0. ``started_s``: when the program began, for the panel.
@@ -93,9 +104,12 @@ class FrontEnd:
         self._handle_signals()
         caching = await Caching.open(self._edge.cache, self._stores, self._registry)
         engine, models = self._engine(), self._models()
-        parts = [part for part in (engine, models) if part is not None]
+        pool = self._pool(engine)
+        served = StaticCatalog(self._served(engine, pool, caching))
+        self._handle_hangup(functools.partial(self._reload, served, engine, pool, caching))
+        parts = [part for part in (engine, models, pool) if part is not None]
         catalog = DrainingCatalog(
-            StaticCatalog({} if engine is None else {engine.name: self._guarded(engine, caching)}),
+            served,
             is_rest_ready=(lambda: True) if models is None else models.is_ready,
         )
         await self._stores.open()
@@ -109,7 +123,7 @@ class FrontEnd:
             await self._first_of(serving, _start(parts))
             if not self._stop.is_set():
                 settle_collector()
-                show_ready(console, url_of(self._listener), time.monotonic() - started_s, engine, models)
+                show_ready(console, url_of(self._listener), time.monotonic() - started_s, engine, models, pool)
                 await self._first_of(serving)
                 catalog.leave()
                 await asyncio.sleep(self._server.drain_delay_s)
@@ -141,14 +155,34 @@ class FrontEnd:
             grace_s=self._server.drain_timeout_s,
         )
 
-    def _guarded(self, engine: LanguageModel, caching: Caching) -> ServedModel:
-        """The engine behind its limits, behind the cache, whose hits cost nobody anything."""
-        served = engine.served()
+    def _served(
+        self, engine: LanguageModel | None, pool: HostedPool | None, caching: Caching
+    ) -> dict[str, ServedModel]:
+        """What the gateway serves, by name."""
+        models = {} if pool is None else pool.served()
+        found = {name: self._guarded(model, caching, name, "") for name, model in models.items()}
+        if engine is not None and (pool is None or not pool.takes_engine):
+            found[engine.name] = self._guarded(engine.served(), caching, engine.name, engine.version)
+        return found
+
+    def _guarded(self, served: ServedModel, caching: Caching, name: str, version: str) -> ServedModel:
+        """A model behind its limits, behind the cache, whose hits cost nobody anything. Made once for each model."""
+        before, guarded = self._guards.get(name, (None, served))
+        if before is served.generator:
+            return guarded
         limited = replace(served, generator=Limited(served.generator, self._limiting.gate))
-        return caching.in_front(limited, served.generator, engine.name, engine.version)
+        guarded = caching.in_front(limited, served.generator, name, version)
+        self._guards[name] = served.generator, guarded
+        return guarded
 
     def _models(self) -> Models | None:
         return None if self._make_models is None else self._make_models(self._registry)
+
+    def _pool(self, engine: LanguageModel | None) -> HostedPool | None:
+        if self._make_pool is None:
+            return None
+        own = None if engine is None else (engine.name, engine.served().generator)
+        return self._make_pool(self._registry, own)
 
     def _app(self, catalog: DrainingCatalog, models: Models | None, caching: Caching) -> ASGIApp:
         keys = self._edge.keys
@@ -183,16 +217,38 @@ class FrontEnd:
             for task in ended:
                 task.result()
 
-    def _handle_signals(self) -> None:
-        """Without keys to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+    async def _reload(
+        self, served: StaticCatalog, engine: LanguageModel | None, pool: HostedPool | None, caching: Caching
+    ) -> None:
+        """Read keys and upstreams again."""
         if self._edge.keys is not None:
-            reload = functools.partial(loop.run_in_executor, None, self._edge.keys.reload)
-            loop.add_signal_handler(signal.SIGHUP, reload)
+            await asyncio.to_thread(self._edge.keys.reload)
+        if pool is not None and await pool.reload(self._server.drain_timeout_s):
+            served.replace(self._served(engine, pool, caching))
+
+    def _handle_signals(self) -> None:
+        """Those that end the server."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+
+    def _handle_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Without anything to read again, a hangup (of the terminal) ends the server, unless nohup has it ignored."""
+        loop = asyncio.get_running_loop()
+        if self._edge.keys is not None or self._make_pool is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup, reload)
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, self._on_signal, signal.SIGHUP)
+
+    def _on_hangup(self, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """One reading after another: the last file counts."""
+
+        async def one_after_another() -> None:
+            async with self._reloading:
+                await reload()
+
+        task = asyncio.create_task(one_after_another(), name="read settings again")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     def _on_signal(self, number: int) -> None:
         """The first drains, the second leaves at once: no waiting, but no orphans and no files either."""

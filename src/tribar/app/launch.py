@@ -18,12 +18,13 @@ from rich.console import Console
 from tribar.app.accelerator import read_accelerator, read_gpus
 from tribar.app.config import ServeConfig, ServerConfig
 from tribar.app.edge import Edge
-from tribar.app.front_end import FrontEnd
+from tribar.app.front_end import FrontEnd, MakePool
 from tribar.app.hosting import LanguageModel, Models
 from tribar.app.listener import bind, is_public, url_of
 from tribar.app.machine import MachineFacts, read_machine
 from tribar.app.model import OpenedModel, open_model
 from tribar.app.open_files import raise_open_files_limit
+from tribar.app.pool import HostedPool
 from tribar.app.pull import DownloadBar
 from tribar.app.resolve import ResolvedConfig, resolve
 from tribar.app.shared_stores import required_redis_url
@@ -57,7 +58,7 @@ def launch(config: ServeConfig) -> int:
         if is_public(listener) and edge.keys is None:
             console.print(f"[yellow]warning:[/] {url_of(listener)} can be reached from the network, without a key")
         is_gateway = config.cluster.role == "gateway"
-        has_engine = not (is_gateway or _has_models_only(config))
+        has_engine = not (is_gateway or _has_no_engine(config))
         directory = Path(tempfile.mkdtemp(prefix="tribar-"))  # mode 0700: the engine's socket is ours alone
         try:
             front_end = FrontEnd(
@@ -69,6 +70,7 @@ def launch(config: ServeConfig) -> int:
                 language_model=open_and_resolve(config, machine) if has_engine else None,
                 make_cluster=_make_cluster(config, edge) if is_gateway else None,
                 make_models=_make_models(config, machine, edge),
+                make_pool=_make_pool(config),
             )
             return uvloop.run(front_end.run(console, started_s))
         finally:
@@ -87,9 +89,16 @@ def set_up_logging(server: ServerConfig) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and end are ours to tell
 
 
-def _has_models_only(config: ServeConfig) -> bool:
-    """A repository needs no language model beside it; without one, the default model is what there is to serve."""
-    return bool(config.modelserver.model_repository) and config.model.model is None
+def _has_no_engine(config: ServeConfig) -> bool:
+    """A repository or a pool needs no language model beside it; without one, the default model is there to serve."""
+    if config.model.model is not None or config.pool_tables.has_engine:
+        return False
+    return bool(config.modelserver.model_repository) or bool(config.pool_tables.upstreams)
+
+
+def _make_pool(config: ServeConfig) -> MakePool | None:
+    tables = config.pool_tables
+    return functools.partial(HostedPool, config.pool, tables) if tables.upstreams else None
 
 
 def _make_cluster(config: ServeConfig, edge: Edge) -> Callable[[CollectorRegistry], LanguageModel]:

@@ -14,7 +14,7 @@ The environment variable of ``max_num_seqs`` is ``TRIBAR_MAX_NUM_SEQS``, its fla
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,18 +27,21 @@ from tribar.app.config import (
     LimitingConfig,
     ModelConfig,
     ModelServerConfig,
+    PoolConfig,
     ServeConfig,
     ServerConfig,
     StoresConfig,
 )
 from tribar.app.files import read_toml
 from tribar.app.option_kinds import Kind
+from tribar.app.pool_tables import TABLES, PoolTables, take_pool_tables
 from tribar.core.errors import InvalidRequest
 
 ROOMS: dict[str, type[Any]] = {
     "model": ModelConfig,
     "engine": EngineConfig,
     "modelserver": ModelServerConfig,
+    "pool": PoolConfig,
     "server": ServerConfig,
     "stores": StoresConfig,
     "cluster": ClusterConfig,
@@ -107,12 +110,13 @@ def load_config(flags: Mapping[str, object], environ: Mapping[str, str], file: P
     """
     document = {} if file is None else read_toml(file, "config")
     lists = {name: _list(file, name, document.pop(name)) for name in LISTS if name in document}
+    tables = PoolTables() if file is None else take_pool_tables(document, file)
     values = _from_file(file, document) if file is not None else {}
     values |= _from_environment(environ)
     for key, value in flags.items():
         if value is not None:
             values[key] = _read(options()[key], value, options()[key].flag)
-    return _compose(values, lists)
+    return replace(_compose(values, lists), pool_tables=tables if tables.upstreams else PoolTables())
 
 
 def config_from_keywords(keywords: Mapping[str, object]) -> ServeConfig:
@@ -166,7 +170,8 @@ def _from_file(path: Path, document: Mapping[str, Any]) -> dict[str, object]:
         if room in known and room not in ROOMS:
             raise InvalidRequest(f"{path}: {room} belongs in the table [{known[room].room}]", param=room)
         if room not in ROOMS:
-            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, [*ROOMS, *LISTS])}", param=room)
+            known_tables = [*ROOMS, *LISTS, *TABLES]
+            raise InvalidRequest(f"{path}: unknown table [{room}]{nearest(room, known_tables)}", param=room)
         if not isinstance(table, dict):
             raise InvalidRequest(f"{path}: [{room}] must be a table, got {table!r}", param=room)
         for key, value in table.items():

@@ -100,7 +100,8 @@ class GenerateRequest:
     ``truncate_prompt`` keeps so many tokens at the prompt's end (at least 1; None all of them). ``stop`` are
     non-empty strings, ``stop_token_ids`` end the sequence besides the model's own end tokens, which ``ignore_eos``
     disables. ``tenant`` separates prefix caches and shares the engine fairly. Lower ``priority`` is served first.
-    ``deadline_s`` counts from the moment that the request is handed on.
+    ``deadline_s`` counts from the moment that the request is handed on. ``may_shrink``: a smaller model may answer
+    where this one is under pressure.
     """
 
     model: str
@@ -119,6 +120,7 @@ class GenerateRequest:
     priority: int = 0
     deadline_s: float | None = None
     trace_id: str = ""
+    may_shrink: bool = False
     n: int = 1
     cache: CacheWish = CacheWish()
 
@@ -180,7 +182,8 @@ class Delta:
     """A piece of a generation: never half a character. ``finish`` is set on the last one, exactly once.
 
     ``token_ids`` and ``logprobs`` (same length, when asked for) cover the tokens collected since the last Delta.
-    ``prompt_logprobs`` comes with the first Delta when asked for: entry 0 is None.
+    ``prompt_logprobs`` comes with the first Delta when asked for: entry 0 is None. ``headers`` (lower case names) are
+    set on the first one, by what knows only then who answers: they tell the caller how the answer was made.
     """
 
     text: str = ""
@@ -188,6 +191,7 @@ class Delta:
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     finish: Finish | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,11 @@ class Call:
         """Whether the answer needs the prompts after its start."""
         return False
 
+    @property
+    def token_field(self) -> str:
+        """A field of the body that asks to see tokens or to count them as they come; empty where none does."""
+        return ""
+
     def without_prompts(self) -> Self:
         """The same call with nothing left of its prompts."""
         empty = IdsPrompt(())

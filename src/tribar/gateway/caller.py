@@ -13,6 +13,7 @@ from tribar.core.ports import Clock, TextGenerator
 from tribar.core.requests import CacheMode, Delta, GenerateRequest, ModelCard, Prepared
 
 DEADLINE_HEADER = "x-tribar-deadline-ms"
+SHRINK_HEADER = "x-tribar-allow-smaller"
 MAX_DEADLINE_MS = 3_600_000
 
 _STRICTNESS = {mode: i for i, mode in enumerate(CacheMode)}
@@ -24,27 +25,29 @@ class Caller:
 
     ``expires_s`` is a monotonic time, None is "never". ``cache`` is what ``Cache-Control`` (RFC 9111, section 5.2.1)
     asks for: ``no-store`` goes past the cache, ``no-cache`` and ``max-age=0`` have the answer made anew.
+    ``may_shrink``: a smaller model may answer under pressure.
     """
 
     tenant: str = ""
     expires_s: float | None = None
     key: str = ""
     cache: CacheMode = CacheMode.USE
+    may_shrink: bool = False
 
 
 def caller_of(scope: Mapping[str, Any], now_s: float) -> Caller:
     """The caller of the ASGI request that arrived at ``now_s``. Raises ``InvalidRequest`` naming the header."""
-    values = [value for name, value in scope["headers"] if name == DEADLINE_HEADER.encode()]
     expires_s = None
-    if values:
-        text = values[0].decode("latin-1")
+    if values := _values(scope, DEADLINE_HEADER):
+        text = values[0]
         is_number = len(values) == 1 and text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DEADLINE_MS))
         if not is_number or not 1 <= int(text) <= MAX_DEADLINE_MS:
             message = f"{DEADLINE_HEADER} must be one whole number from 1 to {MAX_DEADLINE_MS}"
             raise InvalidRequest(message, param=DEADLINE_HEADER, code="invalid_value")
         expires_s = now_s + int(text) / 1000
-    state = scope["state"]
-    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), _cache_mode(scope["headers"]))
+    state, may_shrink = scope["state"], _may_shrink(_values(scope, SHRINK_HEADER))
+    cache = _cache_mode(scope["headers"])
+    return Caller(state.get("tenant", ""), expires_s, state.get("key_id", ""), cache, may_shrink)
 
 
 def _cache_mode(headers: Iterable[tuple[bytes, bytes]]) -> CacheMode:
@@ -56,6 +59,18 @@ def _cache_mode(headers: Iterable[tuple[bytes, bytes]]) -> CacheMode:
     if b"no-store" in directives:
         return CacheMode.BYPASS
     return CacheMode.REFRESH if directives & {b"no-cache", b"max-age=0"} else CacheMode.USE
+
+
+def _values(scope: Mapping[str, Any], header: str) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == header.encode()]
+
+
+def _may_shrink(values: list[str]) -> bool:
+    if not values:
+        return False
+    if len(values) > 1 or values[0] not in {"true", "false"}:
+        raise InvalidRequest(f"{SHRINK_HEADER} must be true or false", param=SHRINK_HEADER, code="invalid_value")
+    return values[0] == "true"
 
 
 class OnBehalf:
@@ -78,12 +93,18 @@ class OnBehalf:
     async def prepare(self, request: GenerateRequest) -> Prepared:
         """See ``TextGenerator``. Raises ``DeadlineExceeded`` where the time is over before anything is generated."""
         self._check_time()
-        tenant = self._caller.tenant
-        if _STRICTNESS[self._caller.cache] > _STRICTNESS[request.cache.mode]:
-            request = replace(request, cache=replace(request.cache, mode=self._caller.cache))
-        if tenant or self._caller.expires_s is not None:
-            priority = max(0, request.priority) if tenant else request.priority
-            request = replace(request, tenant=tenant, priority=priority, deadline_s=self._left_s())
+        caller = self._caller
+        if _STRICTNESS[caller.cache] > _STRICTNESS[request.cache.mode]:
+            request = replace(request, cache=replace(request.cache, mode=caller.cache))
+        if caller.tenant or caller.expires_s is not None or caller.may_shrink:
+            priority = max(0, request.priority) if caller.tenant else request.priority
+            request = replace(
+                request,
+                tenant=caller.tenant,
+                priority=priority,
+                deadline_s=self._left_s(),
+                may_shrink=caller.may_shrink,
+            )
         prepared = await self._generator.prepare(request)
         self._check_time()
         return prepared

@@ -32,6 +32,10 @@ class StaticCatalog:
     def __init__(self, models: Mapping[str, ServedModel]) -> None:
         self._models = dict(models)
 
+    def replace(self, models: Mapping[str, ServedModel]) -> None:
+        """Serve ``models`` instead from now on; what runs goes on."""
+        self._models = dict(models)
+
     def list(self) -> Sequence[ModelCard]:
         """Cards of the models that are ready now."""
         cards = (_card(model) for model in self._models.values())

@@ -100,7 +100,7 @@ class GenerateEndpoint(Generic[C]):
                 return
             async with Lifeline(receive):
                 body, headers = await work.collect(visit)
-            await Response(body, headers=dict(headers), media_type="application/json")(scope, receive, send)
+            await Response(body, headers=_joined(headers), media_type="application/json")(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive, caller: Caller) -> "_Work[C]":
         parse = partial(self._parse, trace_id=scope["state"]["request_id"])
@@ -113,8 +113,12 @@ class GenerateEndpoint(Generic[C]):
         generator, vocabulary = self._catalog.get(name), self._catalog.vocabulary(name)
         call = self._dialect.make_call(body, generator.card(), trace_id=trace_id)
         wants = call.requests[0].wants
-        if (wants.logprobs, wants.prompt_logprobs) != (None, None) and not vocabulary.token_bytes:
-            raise Unsupported(f"logprobs are not supported by the model {name!r}", param="logprobs")
+        wants_scores = (wants.logprobs, wants.prompt_logprobs) != (None, None)
+        field = "logprobs" if wants_scores else call.token_field
+        if field and not vocabulary.token_bytes:
+            raise Unsupported(
+                f"{field} is not supported by the model {name!r}, whose tokens stay with its upstream", param=field
+            )
         return generator, call, vocabulary
 
     def _writer(self, vocabulary: Vocabulary, call: C, prepared: Sequence[Prepared]) -> AnswerWriter:
@@ -170,6 +174,7 @@ class _Work(Generic[C]):
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 choices[index].add(delta)
+                headers += delta.headers
         usage = total_usage([choice.finish for choice in choices], self.n)
         if sum(choice.n_scored for choice in choices) > OFFLOADED_SCORES:
             return await asyncio.to_thread(writer.whole, choices, usage), headers
@@ -184,6 +189,7 @@ class _Work(Generic[C]):
         async with aclosing(merge(streams)) as deltas:
             async for index, delta in deltas:
                 finishes[index] = delta.finish or finishes[index]
+                sink.add_headers(delta.headers)
                 events = await _chunk(writer, index, delta)
                 if None not in finishes:
                     last = events
@@ -209,6 +215,14 @@ class _Work(Generic[C]):
         if not call.shows_prompt:
             prepared.clear()
         return writer, streams, headers
+
+
+def _joined(headers: Headers) -> dict[str, str]:
+    """One value for each name: choices may have been answered in different places."""
+    values: dict[str, dict[str, None]] = {}
+    for name, value in headers:
+        values.setdefault(name, {})[value] = None
+    return {name: ", ".join(several) for name, several in values.items()}
 
 
 async def _chunk(writer: AnswerWriter, index: int, delta: Delta) -> bytes:

@@ -1,6 +1,7 @@
 """One timer for all that wait equally long: a timer for each request would be a tenth of a small one's cost."""
 
 import asyncio
+import math
 from typing import Protocol
 
 
@@ -35,12 +36,22 @@ class Overdue:
         self._due_s.pop(waiting, None)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        """Who is told may have others added and discarded: nobody is told twice, and there is one timer."""
         assert self._loop is not None
         now_s = self._loop.time()
-        for waiting, due_s in [*self._due_s.items()]:  # in order of time, as they were added
+        try:
+            for waiting in self._due(now_s):
+                if self._due_s.get(waiting, math.inf) <= now_s:
+                    del self._due_s[waiting]
+                    waiting.on_overdue()
+        finally:
+            first_s = next(iter(self._due_s.values()), None)
+            self._timer = None if first_s is None else self._loop.call_at(first_s, self._on_timer)
+
+    def _due(self, now_s: float) -> list[Waiting]:
+        due: list[Waiting] = []
+        for waiting, due_s in self._due_s.items():  # in order of time, as they were added
             if due_s > now_s:
-                self._timer = self._loop.call_at(due_s, self._on_timer)
-                return
-            del self._due_s[waiting]
-            waiting.on_overdue()
+                break
+            due.append(waiting)
+        return due

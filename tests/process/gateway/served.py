@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import uvicorn
 
 from tribar.core.fake_generator import BYTE_TOKENS, FakeGenerator
+from tribar.core.ports import Embedder
 from tribar.gateway.app import build_app
 from tribar.gateway.authentication import TenantOf
 from tribar.gateway.catalog import ServedModel, StaticCatalog
@@ -56,6 +58,15 @@ class Served:
         """Wait for a state of a fake."""
         self.wait(fake.until(condition))
 
+    def until_recorded(self, n_requests: int, timeout_s: float = 20) -> None:
+        """Wait for that many finished requests; their records come a moment after the answers."""
+
+        async def wait() -> None:
+            while len(self.records) < n_requests:  # noqa: ASYNC110  a record is no event for anybody
+                await asyncio.sleep(0.001)
+
+        self.wait(wait(), timeout_s)
+
     def connect(self, request: bytes = b"", receive_buffer: int | None = None) -> socket.socket:
         """A raw connection on which ``request`` has been sent."""
         connection = socket.socket()
@@ -72,15 +83,17 @@ def serve(
     *,
     config: GatewayConfig | None = None,
     tenant_of: TenantOf | None = None,
+    models: Mapping[str, ServedModel] | None = None,
     gate: LimitGate | None = None,
+    embedders: Mapping[str, Embedder] = MappingProxyType({}),
     **fakes: FakeGenerator,
 ) -> Iterator[Served]:
-    """Serve the named fakes until the block ends."""
+    """Serve the named fakes and other ``models`` until the block ends."""
     records: list[RequestRecord] = []
     config = config or GatewayConfig(cors_origins=("http://page.test",))
     gate = gate or LimitGate()
-    models = {name: ServedModel(Limited(fake, gate), Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
-    catalog = StaticCatalog(models)
+    limited = {name: ServedModel(Limited(fake, gate), Vocabulary(BYTE_TOKENS)) for name, fake in fakes.items()}
+    catalog = StaticCatalog(limited | dict(models or {}))
     app = build_app(
         catalog,
         config=config,
@@ -88,6 +101,7 @@ def serve(
         metrics_text=lambda: b"up 1\n",
         tenant_of=tenant_of,
         gate=gate,
+        embedders=embedders,
     )
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     settings = uvicorn.Config(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.process.modelserver.grpc_rig import Gate, identity, serving
-from tests.process.modelserver.http2_peer import INFER, LIVE, STREAM, Peer, connected, message, settings
+from tests.process.modelserver.http2_peer import INFER, LIVE, STREAM, Answer, Peer, connected, message, settings
 
 from tribar.modelserver.fake_service import FakeService
 from tribar.modelserver.grpc import GrpcOptions
@@ -397,3 +397,32 @@ async def test_a_length_that_is_a_lie() -> None:
             answer = await peer.answer(stream_id)
             assert answer.status == "8"
             assert "4294967295" in answer.fields["grpc-message"]
+
+
+@pytest.mark.parametrize("path", [INFER, STREAM])
+async def test_an_answer_that_is_taken_byte_by_byte_is_lost(path: str) -> None:
+    """Else a few clients would hold all memory for messages, for as long as they like."""
+    async with (
+        attacked(FakeService({"identity": identity()}), stall_s=20.0, message_timeout_s=0.2) as address,
+        connected(address, window=10) as peer,
+    ):
+        peer.send(peer.headers(1, peer.fields(path)), *data_of(1, message(infer_request(100 * KIB))))
+        answer = peer.answers.setdefault(1, Answer())
+        while answer.reset is None:
+            assert await peer.next() is not None
+            peer.send(window_update(1, 1))
+        assert answer.reset is Code.CANCEL
+        assert not answer.is_complete
+
+
+async def test_answers_that_wait_for_their_turn_leave_less_room() -> None:
+    """Those of one stream: only the first is on its way, and its client takes none of it."""
+    limits = {"max_message_bytes": MIB, "max_all_messages_bytes": MIB}
+    async with attacked(None, **limits) as address, connected(address, window=10) as peer:
+        whole = message(infer_request(100 * KIB))
+        peer.send(peer.headers(1, peer.fields(STREAM)), *data_of(1, whole * 4))
+        for stream_id in range(3, 43, 2):  # meanwhile all four are answered
+            peer.send(peer.call(stream_id), window_update(stream_id, 100))
+            assert (await peer.answer(stream_id)).status == "0"
+        peer.send(peer.headers(43), *data_of(43, message(infer_request(300 * KIB))))
+        assert (await peer.answer(43)).status == "14"

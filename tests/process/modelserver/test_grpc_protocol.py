@@ -342,3 +342,15 @@ async def test_stopping_at_once_tells_those_inside(service: FakeService) -> None
         await server.stop(0)
         assert gate.cancelled.is_set()
         assert [(await peer.answer(stream_id)).status for stream_id in (1, 3)] == ["14", "14"]
+
+
+async def test_stopping_leaves_those_who_have_not_begun(service: FakeService) -> None:
+    """They are told nothing: what comes first would have to be our settings."""
+    server = GrpcServer(service, shared_memory=SharedMemory(), settings=ServerSettings(), address="127.0.0.1:0")
+    address = f"127.0.0.1:{await server.start()}"
+    async with connected(address, first=frames.PREFACE[:5]) as silent, connected(address) as peer:
+        peer.send(peer.call(1))
+        assert (await peer.answer(1)).status == "0"
+        await server.stop(20)
+        assert await silent.reader.read() == b""
+        assert await peer.goodbye() is Code.NO_ERROR

@@ -89,6 +89,23 @@ async def test_no_tenant_puts_itself_before_the_others(tenant: str, asked: int, 
     assert generator.requests[0].priority == given
 
 
+def test_a_smaller_model_may_answer_where_the_head_says_so() -> None:
+    def head(*values: bytes) -> dict[str, Any]:
+        return {"headers": [(b"x-tribar-allow-smaller", value) for value in values], "state": {}}
+
+    assert caller_of(head(b"true"), 0.0) == Caller(may_shrink=True)
+    assert caller_of(head(b"false"), 0.0) == caller_of(head(), 0.0) == Caller()
+    for values in ([b"yes"], [b""], [b"true", b"true"]):
+        with pytest.raises(InvalidRequest, match="x-tribar-allow-smaller must be true or false"):
+            caller_of(head(*values), 0.0)
+
+
+async def test_what_the_head_allows_is_handed_on() -> None:
+    watched = Watched(0.0)
+    await ask(watched, Caller(may_shrink=True))
+    assert watched.generated[0].may_shrink
+
+
 @pytest.mark.parametrize(
     ("values", "mode"),
     [

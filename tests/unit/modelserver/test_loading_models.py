@@ -148,10 +148,10 @@ async def test_odd_version_folders(tmp_path: Path, policy: str, served: list[str
         assert service.signature("m") is service.signature("m", served[-1])
         assert (await service.infer(request())).model_version == "10"
         assert (await service.infer(request(version="010"))).model_version == "10"
-        for version in ("7", "99999999999999999999", *({"1", "2"} - set(served))):
+        for version in ("7", *({"1", "2"} - set(served))):
             with pytest.raises(NotFound, match=f"'m' version {version} is not found"):
                 await service.infer(request(version=version))
-        for version in ("abc", "-1", "2.bak"):
+        for version in ("abc", "-1", "2.bak", "99999999999999999999"):
             with pytest.raises(InvalidRequest, match="version should be an integral value"):
                 await service.infer(request(version=version))
 

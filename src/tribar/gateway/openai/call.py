@@ -39,6 +39,13 @@ class OpenAiCall(Call):
     reading: Reading = Reading()
 
     @property
+    def token_field(self) -> str:
+        """See ``Call``."""
+        if self.shows.token_ids:
+            return "return_token_ids"
+        return "stream_options.continuous_usage_stats" if self.shows.continuous_usage else ""
+
+    @property
     def shows_prompt(self) -> bool:
         """See ``Call``."""
         return self.shows.echo or self.shows.token_ids

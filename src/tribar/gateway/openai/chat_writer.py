@@ -92,8 +92,8 @@ class ChatWriter:
         return written | self._shows.ids(choice.token_ids)
 
     def _n_reasoning_tokens(self) -> int | None:
-        if not self._reading.reasoning_format:
-            return None
+        if not self._reading.reasoning_format or not self._head.vocabulary.token_bytes:
+            return None  # an upstream that keeps its tokens to itself does not tell how many of them were thinking
         return sum(reader.n_reasoning_tokens for reader in self._readers)
 
     def _about_prompt(self, choices: Sequence[Choice]) -> dict[str, Any]:

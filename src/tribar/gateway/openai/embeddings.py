@@ -64,7 +64,8 @@ class Embeddings:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Its tokens count against the caller's limits."""
         caller = caller_of(scope, time.monotonic())
-        self._gate.check(Subject(key=caller.key, tenant=caller.tenant))
+        early = scope["state"][VISIT] = self._gate.visit(Subject(key=caller.key, tenant=caller.tenant))
+        early.check()
         request, texts, embedder = await self._reader.read(scope, receive, self._parse)
         subject = Subject(key=caller.key, tenant=caller.tenant, model=request.model)
         async with self._gate.visit(subject) as visit:

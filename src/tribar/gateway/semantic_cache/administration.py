@@ -27,17 +27,18 @@ class CacheAdministration:
         return entry
 
     async def report(self, tenant: str, hit_id: HitId, *, is_right: bool) -> None:
-        """A hit was right or wrong. A wrong one is not given again, and questions like it are judged more strictly.
+        """A hit was right or wrong. A wrong one is not given again, and those near it demand a likelier question.
 
         Raises ``NotFound`` for an entry that is gone, which needs no correction any more.
         """
         entry = await self.entry(tenant, hit_id)
         self._observer_of(entry.model).on_check("client", is_right=is_right)
-        found, semantics = self._hits.pop(hit_id), self._cache.semantics
-        if found is not None and found.decision is not None and semantics is not None and semantics.thresholds:
-            semantics.thresholds.report(found.decision, is_same=is_right, neighbours=found.near)
-        if not is_right:
-            await self._cache.drop(hit_id.key)
+        if is_right:
+            return
+        hit, semantics = self._hits.pop(hit_id), self._cache.semantics
+        await self._cache.drop(hit_id.key)
+        if hit is not None and semantics is not None and semantics.thresholds is not None:
+            semantics.thresholds.report(hit.decision, hit.near)
 
     async def invalidate(self, tenant: str, scope: Scope, name: str = "") -> bool:
         """Give out nothing any more that depends on ``name``. Returns whether something may have."""

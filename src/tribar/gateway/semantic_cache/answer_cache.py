@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,9 @@ MIN_SIMILARITY = 0.3
 
 MAX_COMPARED_CHARS = 512
 """Longer questions have to be asked in the same words: each of their many details may change the answer."""
+
+MAX_ANALYSES = 2048
+"""Analyses that are kept, some 4 kB each: other words for a popular question are popular themselves."""
 
 MAX_ROUNDS = 4
 """Searches for one question, where all that are found turn out to be gone."""
@@ -77,14 +81,21 @@ class AnswerCache:
         freshness: Freshness,
         policy: CachePolicy,
         semantics: Semantics | None = None,
+        *,
+        outlives: bool = False,
         clock_s: Clock = time.time,
     ) -> None:
-        """``clock_s`` tells the time of the calendar."""
+        """``outlives``: the store outlives this process, so it keeps vectors for ``restore``, too.
+
+        ``clock_s`` tells the time of the calendar.
+        """
         self.policy = policy
         self.freshness = freshness
         self.semantics = semantics
         self._store = store
+        self._outlives = outlives
         self._clock_s = clock_s
+        self._analyses: OrderedDict[tuple[str, str], Analysis] = OrderedDict()
 
     async def same_words(self, asked: Asked) -> Found | None:
         """The answer to the same words. Raises ``Unavailable``."""
@@ -95,11 +106,17 @@ class AnswerCache:
         """What the question is compared by; None where questions are not compared, or this one cannot be."""
         if self.semantics is None or len(asked.question) > MAX_COMPARED_CHARS:
             return None
-        try:
-            (analysis,) = await self.semantics.analyst.analyse([Question(asked.question, asked.context)])
-        except TribarError as error:  # the embedder is busy or away: the exact tier has to do
-            _log.warning("a question is not compared with others: %s", error.message)
-            return None
+        question = (asked.question, asked.context)
+        analysis = self._analyses.pop(question, None)
+        if analysis is None:
+            try:
+                (analysis,) = await self.semantics.analyst.analyse([Question(*question)])
+            except TribarError as error:  # the embedder is busy or away: the exact tier has to do
+                _log.warning("a question is not compared with others: %s", error.message)
+                return None
+        self._analyses[question] = analysis
+        if len(self._analyses) > MAX_ANALYSES:
+            self._analyses.popitem(last=False)
         return None if analysis.features.slots.get("length") else analysis
 
     async def same_meaning(self, asked: Asked, analysis: Analysis) -> Found | None:
@@ -124,7 +141,7 @@ class AnswerCache:
         """Store ``entry`` as the answer to ``asked``. Raises ``Unavailable``, and ``Overloaded`` where it is full."""
         if analysis is not None and self.semantics is not None:
             partition = self._meant(asked, analysis)
-            vector = analysis.vector.astype(np.float16).tobytes()
+            vector = analysis.vector.astype(np.float16).tobytes() if self._outlives else b""
             meaning = Meaning(partition, self.semantics.identity, analysis.features, vector)
             entry = msgspec.structs.replace(entry, meaning=meaning)
             await self.semantics.index.insert(partition, asked.key, analysis.vector)

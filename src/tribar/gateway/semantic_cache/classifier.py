@@ -33,6 +33,8 @@ class Classifier:
             raise Internal(
                 "the semantic cache's weights are of other evidence; run `python -m benchmarks.semantic_training`"
             )
+        self.embedder = weights.embedder
+        """Of the fit. With another embedder similarities mean something else, and the prior is to be fitted anew."""
         self._scaled = np.array(weights.weight) / np.array(weights.deviation)
         self._bias = weights.bias - float(self._scaled @ np.array(weights.mean))
 

@@ -3,8 +3,10 @@
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tribar.gateway.semantic_cache.answer_cache import Found
+from tribar.gateway.semantic_cache.thresholds import Decision
 
 MAX_HITS = 10_000
 
@@ -29,21 +31,28 @@ class HitId:
         return cls(key, hit) if is_id else None
 
 
+class Hit(NamedTuple):
+    """What is needed to learn from a hit that was wrong: ``near`` are the keys around it."""
+
+    decision: Decision
+    near: tuple[str, ...]
+
+
 class RecentHits:
     """The last ``MAX_HITS`` hits of the semantic tier. Of older ones only the entry is known, by its key."""
 
     def __init__(self) -> None:
-        self._hits: OrderedDict[str, Found] = OrderedDict()
+        self._hits: OrderedDict[str, Hit] = OrderedDict()
 
     def add(self, found: Found) -> HitId:
         """A fresh id."""
         hit_id = HitId(found.key, secrets.token_hex(_HIT_CHARS // 2))
         if found.decision is not None:
-            self._hits[str(hit_id)] = found
+            self._hits[str(hit_id)] = Hit(found.decision, found.near)
             if len(self._hits) > MAX_HITS:
                 self._hits.popitem(last=False)
         return hit_id
 
-    def pop(self, hit_id: HitId) -> Found | None:
+    def pop(self, hit_id: HitId) -> Hit | None:
         """The hit, the first time that it is asked for: one report counts once."""
         return self._hits.pop(str(hit_id), None)

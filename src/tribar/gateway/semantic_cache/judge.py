@@ -3,10 +3,13 @@
 from tribar.gateway.semantic_cache.classifier import classifier
 from tribar.gateway.semantic_cache.evidence import evidence
 from tribar.gateway.semantic_cache.guards import GUARDS
+from tribar.gateway.semantic_cache.spelling import same_but_for_slips
 from tribar.gateway.semantic_cache.verdict import Features, Verdict
 
 PRIOR_THRESHOLD = 0.70
 """The cold prior: the score from which a hit is served before there is evidence. See ``benchmarks semantic_pairs``."""
+SLIPS_SCORE = 0.95
+"""Of two questions that are one but for slips of the hand; the classifier, which was fitted to few, is not asked."""
 WORTH_JUDGING = 0.2
 """Sentence vectors below this cosine are not compared at all."""
 _IN_CONTEXT = "context"
@@ -30,6 +33,8 @@ def judge(
         return Verdict(is_hit=False, score=0.0, reason=reason)
     if stored.text == asked.text:
         return Verdict(is_hit=True, score=1.0)
+    if same_but_for_slips(stored.text, asked.text):
+        return Verdict(is_hit=threshold <= SLIPS_SCORE, score=SLIPS_SCORE)
     if similarity < WORTH_JUDGING:
         return Verdict(is_hit=False, score=0.0, reason="similarity")
     score = classifier().score(evidence(stored, asked, similarity))

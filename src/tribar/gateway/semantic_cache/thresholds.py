@@ -31,7 +31,7 @@ rate over all prompts, for independent, identically distributed prompts and a si
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
@@ -197,11 +197,12 @@ class Thresholds:
         self._pay(decision)
         return self._tighten(decision, neighbours)
 
-    def report(self, decision: Decision, *, is_same: bool, neighbours: Iterable[str] = ()) -> Lesson:
-        """Somebody tells the outcome of a hit, unasked: it counts as one check that was certain to be made."""
-        self._state.n_outstanding += 1
-        self._state.most_outstanding = max(self._state.most_outstanding, self._state.n_outstanding)
-        return self.learn(replace(decision, is_checked=True, chance=1.0), is_same=is_same, neighbours=neighbours)
+    def report(self, decision: Decision, neighbours: Iterable[str] = ()) -> None:
+        """Somebody says, unasked, that a hit was wrong: it and its neighbours demand a higher score from now on.
+
+        Neither the bands nor the budget learn from it. They belong to everybody, and anybody can say so.
+        """
+        self._tighten(decision, neighbours)
 
     def skip(self, decision: Decision) -> None:
         """A check that could not be made (the engine failed, the process ends).

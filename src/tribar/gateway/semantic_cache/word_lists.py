@@ -17,6 +17,16 @@ def read_words(name: str) -> frozenset[str]:
     return frozenset(word for line in read_lines(name) for word in line.split())
 
 
+@cache
+def read_costs(name: str) -> dict[str, float]:
+    """Word to cost, of lines that begin with a cost and go on with words."""
+    costs = dict[str, float]()
+    for line in read_lines(name):
+        cost, *words = line.split(" ")
+        costs.update(dict.fromkeys(words, float(cost)))
+    return costs
+
+
 def read_sections(name: str) -> Iterator[tuple[str, list[str]]]:
     """``[heading]`` and the lines below it, for each heading."""
     heading, lines = "", list[str]()

@@ -3,16 +3,14 @@
 import itertools
 import re
 from dataclasses import dataclass
-from functools import cache
 
 from tribar.gateway.semantic_cache.lexicon import Mention, lexicon
 from tribar.gateway.semantic_cache.text import HAN
-from tribar.gateway.semantic_cache.word_lists import read_lines, read_words
+from tribar.gateway.semantic_cache.word_lists import read_costs, read_words
 
 _PIECE = re.compile(rf"[a-z][a-z0-9+#'.&_-]*|\d+(?:[.,:/]\d+)*|[{HAN}]+")
 _UNKNOWN_COST = 18.0
 _MAX_WORD = 6
-_LATIN_WEIGHT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +25,6 @@ class Word:
     def is_content(self) -> bool:
         """Whether it says what the question is about."""
         return self.weight > 0
-
-
-@cache
-def _costs() -> dict[str, float]:
-    costs = {}
-    for line in read_lines("zh_words.txt"):
-        cost, *words = line.split(" ")
-        costs.update(dict.fromkeys(words, float(cost)))
-    return costs
 
 
 def words_of(text: str) -> list[Word]:
@@ -70,14 +59,13 @@ def weight_of(form: str) -> float:
     """How much a word tells. Numbers weigh nothing: a guard compares them."""
     if form in read_words("stop_words.txt") or form[0].isdigit():
         return 0.0
-    if form[0].isascii():
-        return _LATIN_WEIGHT if len(form) > 1 else 0.4
-    cost = _costs().get(form, 12.0)
-    return min(1.2, max(0.3, (cost - 4.0) / 6.0))
+    if form.isascii():
+        return 0.4 if len(form) == 1 else min(1.2, max(0.3, (read_costs("en_words.txt").get(form, 14.0) - 4.0) / 6.0))
+    return min(1.2, max(0.3, (read_costs("zh_words.txt").get(form, 12.0) - 4.0) / 6.0))
 
 
 def _segment(run: str) -> list[str]:
-    costs = _costs()
+    costs = read_costs("zh_words.txt")
     best = [0.0] + [float("inf")] * len(run)
     start_of = [0] * (len(run) + 1)
     for i in range(len(run)):

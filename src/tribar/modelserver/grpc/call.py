@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
@@ -280,6 +281,16 @@ class StreamCall(Call):
         if content is None:
             raise StopAsyncIteration
         return content
+
+    @contextmanager
+    def waiting(self, n_bytes: int) -> Iterator[None]:
+        """A message of that size is there and cannot be written yet: it leaves less room for requests."""
+        room = self._admission.room
+        room.add(n_bytes)
+        try:
+            yield
+        finally:
+            room.release(n_bytes)
 
     async def write(self, message: bytes) -> None:
         """Send a message, and wait until the client takes it. One at a time. Raises ``Cancelled`` where it has left."""

@@ -65,6 +65,7 @@ class Listener:
             ),
             handshakes=Overdue(options.handshake_s),
             stalls=Overdue(options.stall_s),
+            takings=Overdue(options.message_timeout_s),
             farewells=Overdue(_FAREWELL_S),
             max_connections=options.max_connections,
         )
@@ -97,6 +98,7 @@ class Listener:
             return
         server.close()
         shared = self._shared
+        shared.is_stopping = True
         for connection in [*shared.connections]:
             connection.drain()
         if grace_s > 0:

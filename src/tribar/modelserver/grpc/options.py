@@ -14,7 +14,8 @@ class GrpcOptions:
     the same time (others get RESOURCE_EXHAUSTED), ``max_stream_requests`` the requests of one stream that are inside
     (more are not read), ``max_connections`` the connections (others are closed).
     Each piece of a request has ``message_pause_s`` to arrive, and all of it ``message_timeout_s``. A client that takes
-    nothing of an answer for ``stall_s`` loses it. A connection has ``handshake_s`` to begin.
+    nothing of an answer for ``stall_s``, or not all of a message within ``message_timeout_s``, loses it. A connection
+    has ``handshake_s`` to begin.
     """
 
     max_message_bytes: int = 128 * MIB

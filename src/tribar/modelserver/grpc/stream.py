@@ -94,9 +94,7 @@ class _Stream:
         """Answer when the task before has; ``outcome`` is the message already where the request was refused."""
         try:
             message = outcome if isinstance(outcome, bytes) else await self._only_message(outcome)
-            if before is not None and not before.done():
-                await asyncio.wait((before,))
-            await self._write(message)
+            await self._write(message, before)
         finally:
             self._leave(n_bytes)
 
@@ -113,10 +111,16 @@ class _Stream:
         self._places.release()
         self._asked.release(n_bytes)
 
-    async def _write(self, message: bytes) -> None:
-        """Raises ``Cancelled`` where the client is gone."""
-        async with self._writing:
+    async def _write(self, message: bytes, before: "asyncio.Task[None] | None" = None) -> None:
+        """Write once the task before has ended and nobody else writes. Raises ``Cancelled`` if the client is gone."""
+        with self._asked.waiting(len(message)):
+            if before is not None and not before.done():
+                await asyncio.wait((before,))
+            await self._writing.acquire()
+        try:
             await self._asked.write(message)
+        finally:
+            self._writing.release()
 
     async def _only_message(self, call: InferCall) -> bytes:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import hiredis
 from redis.connection import parse_url
 
-from tribar.core.errors import InvalidRequest
+from tribar.core.errors import InvalidRequest, Unavailable
 from tribar.wire.redis_stream.resp import pack
 
 READ_BYTES = 64 * 1024
@@ -78,7 +78,7 @@ class RedisAddress:
     def dial(self, timeout_s: float) -> socket.socket:
         """A non-blocking socket on which the next command may be sent. Blocks for at most ``timeout_s`` per step.
 
-        Raises ``OSError``, also where the server refuses the password or is still loading.
+        Raises ``OSError``, or ``Unavailable`` where the server refuses the password or is still loading.
         """
         sock = self._connect(timeout_s)
         try:
@@ -125,7 +125,7 @@ def _ask(sock: socket.socket, command: tuple[str, ...]) -> None:
     while (reply := reader.gets()) is False:
         data = sock.recv(READ_BYTES)
         if not data:
-            raise ConnectionError("Redis closed the connection")
+            raise Unavailable("Redis closed the connection")
         reader.feed(data)
     if isinstance(reply, hiredis.ReplyError):
-        raise ConnectionError(f"Redis refuses {command[0]}: {reply}")
+        raise Unavailable(f"Redis refuses {command[0]}: {reply}")

@@ -58,7 +58,7 @@ class Claims:
     async def take_over(self, pipe: Pipe, engine: str, targets: Mapping[str, Registration], *, is_dead: bool) -> None:
         """Give what ``engine`` has not started to ``targets``, of which there must be some.
 
-        Of one that is alive, but leaves, only what it has not read. Raises ``ConnectionError``.
+        Of one that is alive, but leaves, only what it has not read. Raises ``Unavailable``.
         """
         self._n_given.clear()
         while entries := await self._claim(pipe, engine, is_dead=is_dead):

@@ -6,6 +6,7 @@ import socket
 import time
 from collections import deque
 
+from tribar.core.errors import Internal
 from tribar.core.requests import ModelCard
 from tribar.wire.messages import Drain, Output, Stats, StepOutput, ToClient
 from tribar.wire.redis_stream.address import RedisAddress
@@ -13,7 +14,7 @@ from tribar.wire.redis_stream.envelopes import Registration
 from tribar.wire.redis_stream.inflow import Received
 from tribar.wire.redis_stream.keys import Keys
 from tribar.wire.redis_stream.life import Life
-from tribar.wire.redis_stream.lifeline import Began, Ended, Event, GatewaysGone, Lifeline, Line, Redialed
+from tribar.wire.redis_stream.lifeline import Began, Broke, Ended, Event, GatewaysGone, Lifeline, Line, Redialed
 from tribar.wire.redis_stream.peers import Peer, Peers
 
 LIVENESS_S = 5.0
@@ -197,6 +198,8 @@ class RedisStreamEndpoint:
                     self._life.redialed(event.line, event.sock)
             case Ended():
                 self._end()
+            case Broke():
+                raise Internal(f"the thread that speaks to Redis failed: {event.error}")
             case GatewaysGone():
                 for gateway in event.gateways:
                     self._gateway_gone(gateway)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import hiredis
 
+from tribar.core.errors import Unavailable
 from tribar.wire.redis_stream.inflow import Entry, Inflow, Received
 from tribar.wire.redis_stream.keys import CLAIMER, GROUP, Keys
 from tribar.wire.redis_stream.lifeline import Began, Line
@@ -98,11 +99,8 @@ class Life:
         self.command(_ignore, "XCLAIM", key, GROUP, CLAIMER, 0, entry, "JUSTID")
 
     def leave(self) -> None:
-        """Read no further requests. The read that waits for some is cut off, so that it cannot take another one."""
+        """Read no further requests. What the read brings that is under way is released at once."""
         self.is_leaving = True
-        connection = self._connections.pop(Line.REQUESTS, None)
-        if connection is not None:
-            self._detach(connection)
 
     def settle(self) -> None:
         """Whatever is due: messages, reads, commands, connections that have fallen silent."""
@@ -126,9 +124,11 @@ class Life:
     def write(self) -> None:
         """Send what the kernel takes."""
         for line, connection in list(self._connections.items()):
+            if not connection.wants_write:
+                continue
             try:
                 connection.write()
-            except OSError as error:
+            except (OSError, Unavailable) as error:
                 self._break(line, connection, error)
                 continue
             self._watch(connection)
@@ -142,7 +142,7 @@ class Life:
             if events & selectors.EVENT_READ:
                 connection.read()
             connection.write()
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             self._break(line, connection, error)
             return
         self._watch(connection)
@@ -172,7 +172,7 @@ class Life:
         self._selector.unregister(connection.sock)
         connection.close()
 
-    def _break(self, line: Line, connection: RespConnection, error: OSError) -> None:
+    def _break(self, line: Line, connection: RespConnection, error: Exception) -> None:
         _log.info("the connection to Redis for %s broke: %s", line, error)
         self._detach(connection)
         del self._connections[line]
@@ -210,6 +210,10 @@ class Life:
             else:
                 del self._catch_up_from[line]
         if not entries:
+            return
+        if line is Line.REQUESTS and self.is_leaving:
+            for entry, _ in entries:
+                self.release(entry)
             return
         if line is Line.REQUESTS:
             self._inflow.add_requests(entries)

@@ -24,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tribar.core.errors import Unavailable
 from tribar.wire.redis_stream.address import RedisAddress
 from tribar.wire.redis_stream.envelopes import Registration, encode
 from tribar.wire.redis_stream.keys import GROUP, Keys
@@ -32,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 BEATS_PER_LIFE = 5
 RETRY_S = 0.2
+MAX_ORDERS = 64
+"""Far more than there can be: one for each connection, and the end of a life."""
+
 LEGACY_LIVES = 12
 """What a dead engine leaves behind is kept for so many times ``liveness_s``, for gateways to claim."""
 
@@ -87,7 +91,17 @@ class GatewaysGone:
         """Nobody handles this event any more."""
 
 
-Event = Began | Redialed | Ended | GatewaysGone
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """The thread has ended by a fault of ours: this engine can only be started again."""
+
+    error: Exception
+
+    def discard(self) -> None:
+        """Nobody handles this event any more."""
+
+
+Event = Began | Redialed | Ended | GatewaysGone | Broke
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ class Lifeline:
             socket_connect_timeout=liveness_s / 2,
             retry=Retry(NoBackoff(), 0),
         )
-        self._orders: queue.SimpleQueue[Line | _GiveUp | None] = queue.SimpleQueue()
+        self._orders: queue.Queue[Line | _GiveUp | None] = queue.Queue(MAX_ORDERS)
         self._is_closing = threading.Event()
         self._engine: str | None = None
         self._run_id = ""
@@ -162,6 +176,13 @@ class Lifeline:
         self._redis.close()
 
     def _run(self) -> None:
+        try:
+            self._live()
+        except Exception as error:
+            self._report(Broke(error))
+            raise
+
+    def _live(self) -> None:
         line: Line | None = None
         while not self._is_closing.is_set():
             try:
@@ -174,7 +195,7 @@ class Lifeline:
                         self._report(Redialed(line, self._address.dial(self._liveness_s / 2)))
                         line = None
                 self._is_away = False
-            except (redis.RedisError, OSError) as error:
+            except (redis.RedisError, OSError, Unavailable) as error:
                 self._away(error)
                 self._is_closing.wait(RETRY_S)
             if self._engine is not None and line is None:
@@ -227,14 +248,22 @@ class Lifeline:
             body, lifetime_ms = encode(registration), int(1000 * self._liveness_s)
             pipeline.set(keys.engine(engine), body, px=lifetime_ms, xx=not is_first)
             pipeline.hset(keys.engines, engine, registration.card.name)
-            for key in (keys.engines, keys.requests(engine), keys.control(engine)):
-                pipeline.pexpire(key, self._legacy_ms)
+            pipeline.pexpire(keys.engines, self._legacy_ms)
+            # A Redis that is full takes no SET, but it can still be told that we live.
+            pipeline.pexpire(keys.engine(engine), lifetime_ms)
+            pipeline.pexpire(keys.requests(engine), self._legacy_ms)
+            pipeline.pexpire(keys.control(engine), self._legacy_ms)
             pipeline.info("server")
             pipeline.time()
             for gateway in gateways:
                 pipeline.exists(keys.output(gateway))
-            is_there, _, _, has_requests, has_control, server, server_time, *n_streams = pipeline.execute()
-        if not (is_there and has_requests and has_control):
+            replies = pipeline.execute(raise_on_error=False)
+        refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+        if refused is not None and (is_first or not isinstance(refused, redis.exceptions.OutOfMemoryError)):
+            raise refused
+        _, _, _, *are_there, server, server_time = replies[:8]
+        n_streams = replies[8:]
+        if not all(are_there):
             return ""
         self.clock_ahead_s = server_time[0] + server_time[1] / 1e6 - time.time()
         self._renewed_s = started_s

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import hiredis
 
+from tribar.core.errors import Unavailable
 from tribar.wire.redis_stream.address import RedisAddress
 from tribar.wire.redis_stream.resp import READ_BYTES, Reply, Word, pack
 
@@ -24,7 +25,7 @@ class Pipe:
 
     @classmethod
     async def open(cls, address: RedisAddress, timeout_s: float) -> "Pipe":
-        """Connect and log in; no batch may take longer than ``timeout_s``. Raises ``ConnectionError``."""
+        """Connect and log in; no batch may take longer than ``timeout_s``. Raises ``Unavailable``."""
         try:
             async with asyncio.timeout(timeout_s):
                 if address.path is not None:
@@ -33,20 +34,20 @@ class Pipe:
                     host, port, tls = address.host, address.port, address.tls()
                     reader, writer = await asyncio.open_connection(host, port, ssl=tls, limit=READ_BYTES)
         except OSError as error:  # TimeoutError is one
-            raise ConnectionError(str(error) or "no answer") from error
+            raise Unavailable(str(error) or "no answer") from error
         pipe = cls(reader, writer, timeout_s)
         try:
             introduction = address.introduction()
             for command, reply in zip(introduction, await pipe.call(*introduction), strict=True):
                 if isinstance(reply, hiredis.ReplyError):
-                    raise ConnectionError(f"Redis refuses {command[0]}: {reply}")
+                    raise Unavailable(f"Redis refuses {command[0]}: {reply}")
         except BaseException:
             pipe.close()
             raise
         return pipe
 
     async def call(self, *commands: Sequence[Word]) -> list[Reply]:
-        """The replies. Raises ``ConnectionError``; which commands were carried out is not known then."""
+        """The replies. Raises ``Unavailable``; which commands were carried out is not known then."""
         replies: list[Reply] = []
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -59,12 +60,10 @@ class Pipe:
                         continue
                     data = await self._reader.read(READ_BYTES)
                     if not data:
-                        raise ConnectionError("Redis closed the connection")
+                        raise Unavailable("Redis closed the connection")
                     self._replies.feed(data)
-        except ConnectionError:
-            raise
         except (OSError, hiredis.ProtocolError) as error:
-            raise ConnectionError(str(error) or "no answer") from error
+            raise Unavailable(str(error) or "no answer") from error
         return replies
 
     def close(self) -> None:

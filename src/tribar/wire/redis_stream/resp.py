@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 
 import hiredis
 
+from tribar.core.errors import Unavailable
+
 READ_BYTES = 256 * 1024
 
 Reply = object
@@ -61,14 +63,14 @@ class RespConnection:
             del self._unsent[:n_bytes]
 
     def read(self) -> None:
-        """Take what has come and call back. Raises ``OSError``, also for a hang-up or a reply that nobody expects."""
+        """Take what has come and call back. Raises ``OSError``, or ``Unavailable`` for a hang-up or a strange reply."""
         while True:
             try:
                 data = self.sock.recv(READ_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             if not data:
-                raise ConnectionError("Redis closed the connection")
+                raise Unavailable("Redis closed the connection")
             self._reader.feed(data)
             self._call_back()
             if len(data) < READ_BYTES and not isinstance(self.sock, ssl.SSLSocket):
@@ -78,12 +80,12 @@ class RespConnection:
         try:
             while (reply := self._reader.gets()) is not False:
                 if not self.unanswered:
-                    raise ConnectionError("Redis answers what was not asked")
+                    raise Unavailable("Redis answers what was not asked")
                 _, on_reply = self.unanswered.popleft()
                 self.waiting_since_s = time.monotonic()
                 on_reply(reply)
         except hiredis.ProtocolError as error:
-            raise ConnectionError(f"Redis does not speak RESP: {error}") from error
+            raise Unavailable(f"Redis does not speak RESP: {error}") from error
 
     def close(self) -> None:
         """Hang up."""

@@ -27,16 +27,10 @@ class Sender:
         self._has_orders = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
 
     async def room(self) -> None:
         """Wait until the queue is not full."""
         await self._has_room.wait()
-
-    async def flushed(self) -> None:
-        """Wait until everything has been answered."""
-        await self._is_idle.wait()
 
     def order(
         self,
@@ -47,12 +41,11 @@ class Sender:
         """Send a command soon."""
         self._orders.append(_Order(words, on_reply, on_loss))
         self._has_orders.set()
-        self._is_idle.clear()
         if len(self._orders) >= MAX_QUEUED:
             self._has_room.clear()
 
     async def run(self, pipe: Pipe) -> None:
-        """Send until cancelled. Raises ``ConnectionError``."""
+        """Send until cancelled. Raises ``Unavailable``."""
         while True:
             await self._has_orders.wait()
             batch = list(self._orders)
@@ -68,8 +61,6 @@ class Sender:
                         order.on_loss()
             for order, reply in zip(batch, replies, strict=True):
                 order.on_reply(reply)
-            if not self._orders:
-                self._is_idle.set()
 
     def drop(self) -> None:
         """Forget what waits: the connection, or the life that it was for, is over."""
@@ -78,4 +69,3 @@ class Sender:
             order.on_loss()
         self._has_orders.clear()
         self._has_room.set()
-        self._is_idle.set()

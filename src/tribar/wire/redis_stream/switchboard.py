@@ -30,7 +30,7 @@ class Line:
     client: int
     on_change: Callable[[], None]
     inbox: Outbox = field(default_factory=Outbox)
-    open: "dict[int, OpenRequest]" = field(default_factory=dict)
+    open: "dict[int, InFlight]" = field(default_factory=dict)
     n_unstarted_bytes: int = 0
     last_submit: int = 0
     is_engine_gone: bool = False
@@ -44,7 +44,7 @@ class Line:
 
 
 @dataclass(eq=False)
-class OpenRequest:
+class InFlight:
     """``uid`` is what its client calls it; ``engine`` has it, under ``attempt``. ``entry`` is its place in the stream.
 
     ``orphaned_s``: since when it waits to be moved.
@@ -57,6 +57,7 @@ class OpenRequest:
     n_bytes: int
     entry: bytes | None = None
     is_started: bool = False
+    is_cancelled: bool = False
     orphaned_s: float | None = None
 
     @property
@@ -73,7 +74,7 @@ class Switchboard:
         self._lines: dict[int, Line] = {}
         self._expected: dict[tuple[str, int], int] = {}
 
-    def __iter__(self) -> Iterator[OpenRequest]:
+    def __iter__(self) -> Iterator[InFlight]:
         return iter([request for line in self._lines.values() for request in line.open.values()])
 
     def engines(self) -> set[str]:
@@ -94,24 +95,25 @@ class Switchboard:
         line.n_unstarted_bytes = 0
         self._end(line, "the line was closed")
 
-    def find(self, uid: Uid) -> OpenRequest | None:
+    def find(self, uid: Uid) -> InFlight | None:
         """The open request that its client calls ``uid``."""
         line = self._lines.get(uid.client)
         request = None if line is None else line.open.get(uid.counter)
         return request if request is not None and request.uid == uid else None
 
-    def open(self, line: Line, uid: Uid, n_bytes: int) -> OpenRequest:
+    def open(self, line: Line, uid: Uid, n_bytes: int) -> InFlight:
         """A client submits a request to its engine."""
-        request = OpenRequest(line, uid, line.engine, uid.attempt, n_bytes)
+        request = InFlight(line, uid, line.engine, uid.attempt, n_bytes)
         line.open[uid.counter] = request
         line.n_unstarted_bytes += n_bytes
         return request
 
-    def cancel(self, request: OpenRequest) -> None:
+    def cancel(self, request: InFlight) -> None:
         """Its client has left: the terminal comes from here, and nothing else will."""
+        request.is_cancelled = True
         self._close(request, Aborted(AbortReason.CLIENT_GONE))
 
-    def fail(self, request: OpenRequest, message: str, error: str = "Unavailable") -> None:
+    def fail(self, request: InFlight, message: str, error: str = "Unavailable") -> None:
         """It will not be answered."""
         self._close(request, Failed(error, message, RETRY_AFTER_S))
 
@@ -185,7 +187,7 @@ class Switchboard:
     def _is_believed(self, line: Line, engine: str, output: Output) -> bool:
         request = line.open.get(output.uid.counter)
         if request is None:
-            return line.engine == engine  # it has ended, which its client knows
+            return line.engine == engine and not line.is_engine_gone  # where it has ended, its client knows
         if output.uid.attempt != request.attempt:
             return False
         if not request.is_started:
@@ -212,11 +214,13 @@ class Switchboard:
             line.is_engine_gone = True
             self._end_if_idle(line)
 
-    def _close(self, request: OpenRequest, terminal: Terminal) -> None:
+    def _close(self, request: InFlight, terminal: Terminal) -> None:
+        if request.line.open.get(request.uid.counter) is not request:
+            return  # it has ended
         self._forget(request)
         request.line.put(StepOutput([Output(request.uid, [], terminal=terminal)]))
 
-    def _forget(self, request: OpenRequest) -> None:
+    def _forget(self, request: InFlight) -> None:
         line = request.line
         if line.open.get(request.uid.counter) is request:
             del line.open[request.uid.counter]

@@ -139,7 +139,7 @@ class Rig:
         policy = policy or CachePolicy(ttl_s=TTL_S)
         self.freshness = Freshness(self.store, 2 * policy.ttl_s)
         self.cache = AnswerCache(
-            self.store, self.freshness, policy, semantics if is_semantic else None, clock_s=self.clock
+            self.store, self.freshness, policy, semantics if is_semantic else None, outlives=True, clock_s=self.clock
         )
         hits = RecentHits()
         self.administration = CacheAdministration(self.cache, hits, lambda _: self.observer)

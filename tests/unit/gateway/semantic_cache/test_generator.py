@@ -8,11 +8,14 @@ from tribar.core.errors import Internal, InvalidRequest, NotFound, Unavailable
 from tribar.core.fake_generator import FAKE_CARD, Script, Step, speak
 from tribar.core.requests import CacheMode, ChatPrompt, Delta, Finish, FinishReason, Prepared, Timing, Usage
 from tribar.core.sampling.params import SamplingParams
+from tribar.gateway.semantic_cache.answer_cache import MAX_ANALYSES, Found
+from tribar.gateway.semantic_cache.entry import Answer, Entry
 from tribar.gateway.semantic_cache.freshness import Scope
 from tribar.gateway.semantic_cache.generator import PAUSE_S
-from tribar.gateway.semantic_cache.hits import HitId
+from tribar.gateway.semantic_cache.hits import MAX_HITS, HitId, RecentHits
+from tribar.gateway.semantic_cache.partition import asked
 from tribar.gateway.semantic_cache.policy import CachePolicy
-from tribar.gateway.semantic_cache.thresholds import ThresholdConfig, Thresholds
+from tribar.gateway.semantic_cache.thresholds import Decision, ThresholdConfig, Thresholds
 from tribar.stores.memory_keyvalue import MemoryKeyValueStore
 
 QUESTION = "how do I reset my password"
@@ -38,6 +41,19 @@ async def test_the_same_meaning_hits() -> None:
     assert 0.7 < float(headers["x-tribar-cache-similarity"]) < 1
     assert HitId.parse(headers["x-tribar-cache-id"]) is not None
     assert rig.fake.n_finished == 1
+
+
+async def test_a_question_is_analysed_once() -> None:
+    """Other words for a popular question are asked again, too. Of very many, the oldest is forgotten."""
+    rig = Rig()
+    await rig.ask(ask(QUESTION))
+    for _ in range(3):
+        assert (await rig.ask(ask(ALIKE)))[0] == "semantic"
+    assert rig.analyst.n_questions == 2
+    for i in range(MAX_ANALYSES):
+        await rig.cache.analyse(asked(ask(f"question {i}"), FAKE_CARD, ""))
+    await rig.ask(ask(ALIKE))
+    assert rig.analyst.n_questions == 2 + MAX_ANALYSES + 1
 
 
 async def test_another_meaning_misses() -> None:
@@ -244,20 +260,36 @@ async def test_lost_marks_cost_entries_only() -> None:
 
 
 async def test_a_wrong_hit_is_not_given_again() -> None:
-    """And it costs the budget of errors, once."""
+    """Those near it demand more; the budget of errors, which is everybody's, is nobody's to spend."""
     thresholds = Thresholds(ThresholdConfig(n_cold=0, unconfirmed_share=0.001, check_share=0.001))
     rig = Rig(thresholds=thresholds)
-    await rig.ask(ask(QUESTION))
+    near = "how do I reset my passwords"
+    await rig.ask(ask(near, cache=wish(mode=CacheMode.REFRESH)))
+    await rig.ask(ask(QUESTION, cache=wish(mode=CacheMode.REFRESH)))
     hit_id = HitId.parse(told(await rig.generator.prepare(ask(ALIKE)))["x-tribar-cache-id"])
     assert hit_id is not None
     entry = await rig.administration.entry("a", hit_id)
     assert (entry.question, entry.answer.text) == (QUESTION, "An answer.")
+    await rig.administration.report("a", hit_id, is_right=True)
     await rig.administration.report("a", hit_id, is_right=False)
-    assert (thresholds.wrong_estimate, rig.observer.events[-1]) == (1.0, "client wrong")
+    assert rig.observer.events[-2:] == ["client right", "client wrong"]
+    assert thresholds.wrong_estimate == 0.0
     thresholds.check()
-    assert (await rig.ask(ask(QUESTION)))[0] == "miss"
-    await rig.administration.report("a", hit_id, is_right=False)
-    assert thresholds.wrong_estimate == 1.0
+    assert (await rig.ask(ask(ALIKE)))[0] == "miss", "the one near it demands more"
+    assert (await rig.ask(ask(near)))[0] == "exact"
+    with pytest.raises(NotFound):
+        await rig.administration.report("a", hit_id, is_right=False)
+
+
+async def test_recent_hits_are_bounded() -> None:
+    """Law 12; and no answer is held by them."""
+    hits = RecentHits()
+    decision = Decision("k", 0.9, 0, is_served=True, is_checked=False, chance=0.0)
+    entry = Entry("a", "m", "q", Answer((), None, None, 1, 1, ()), 0.0, {})
+    ids = [hits.add(Found("0" * 32, entry, 0.9, decision)) for _ in range(MAX_HITS + 1)]
+    assert hits.pop(ids[0]) is None
+    assert hits.pop(ids[1]) == (decision, ())
+    assert hits.pop(ids[1]) is None
 
 
 async def test_another_tenants_answer_does_not_exist() -> None:

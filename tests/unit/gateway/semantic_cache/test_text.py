@@ -6,7 +6,7 @@ import pytest
 
 from tribar.gateway.semantic_cache.answer_language import answer_language_of
 from tribar.gateway.semantic_cache.reading import read, same_word
-from tribar.gateway.semantic_cache.spelling import distance, is_slip
+from tribar.gateway.semantic_cache.spelling import distance, is_slip, same_but_for_slips
 from tribar.gateway.semantic_cache.text import language_of, normalise
 from tribar.gateway.semantic_cache.words import stem, words_of
 
@@ -63,12 +63,26 @@ def test_same_word(a: str, b: str, same: bool) -> None:
         ("excercise", "exercise", True), ("recieve", "receive", True), ("gallon", "galon", True),
         ("听历", "听力", True),
         ("cat", "car", False), ("mumps", "pumps", False), ("杜甫", "杜牧", False), ("退休", "tuixiu", True),
-        ("gold", "cold", False),
+        ("gold", "cold", False), ("boots", "books", False), ("horse", "house", False), ("权利", "权力", False),
     ],
 )  # fmt: skip
 def test_slips(a: str, b: str, slip: bool) -> None:
     assert is_slip(a, b) is slip
     assert is_slip(b, a) is slip
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("how to transfr my domian", "how to transfer my domain", True), ("怎么在淘宝上开电", "怎么在淘宝上开店", True),
+        ("how to clean boots", "how to clean books", False), ("杜甫葬在哪里", "杜牧葬在哪里", False),
+        ("权利是什么", "权力是什么", False), ("怎么用电脑截平", "怎么用电脑截屏", True),
+        ("how to clean boots", "how to clean my boots", False), ("iphone 14 price", "iphone 15 price", False),
+    ],
+)  # fmt: skip
+def test_texts_that_are_one_but_for_slips(a: str, b: str, same: bool) -> None:
+    assert same_but_for_slips(a, b) is same
+    assert same_but_for_slips(b, a) is same
 
 
 def test_distance_against_a_search_of_all_edits() -> None:

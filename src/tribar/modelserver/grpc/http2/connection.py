@@ -12,7 +12,7 @@ from tribar.modelserver.grpc.http2.field_block import Field, FieldBlocks
 from tribar.modelserver.grpc.http2.flow_window import CONNECTION_WINDOW, ReceiveWindow
 from tribar.modelserver.grpc.http2.frame_reader import FrameReader
 from tribar.modelserver.grpc.http2.frames import Code, ConnectionFault
-from tribar.modelserver.grpc.http2.keep_alive import KeepAlive, KeepAliveOptions
+from tribar.modelserver.grpc.http2.keep_alive import KeepAlive, KeepAliveOptions, watch_for_vanishing
 from tribar.modelserver.grpc.http2.sender import Sender
 from tribar.modelserver.grpc.http2.stream import Receiver, Stream
 from tribar.modelserver.grpc.room import Room
@@ -48,8 +48,11 @@ class Shared(Generic[H]):
     keep_alive: KeepAliveOptions
     handshakes: Overdue
     stalls: Overdue
+    takings: Overdue
     farewells: Overdue
     max_connections: int
+    is_stopping: bool = False
+    """Who connects now has come too late."""
     connections: "set[Connection[H]]" = field(default_factory=set)
     has_none: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last connection is lost."""
@@ -66,7 +69,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         self._window = ReceiveWindow(CONNECTION_WINDOW)
         self._allowance = Allowance(_ALLOWANCE_BURST, _ALLOWANCE_PER_S)
         self._last_id = 0
-        self._has_preface = self._has_settings = self._is_draining = self._is_over = False
+        self._has_preface = self._has_settings = self._is_draining = self._is_over = self._is_behind = False
         self._reader = FrameReader(
             {
                 frames.DATA: self._on_data,
@@ -85,12 +88,13 @@ class Connection(asyncio.Protocol, Generic[H]):
         shared = self._shared
         self._loop = asyncio.get_running_loop()
         self._transport = transport = cast("asyncio.Transport", transport)
-        self._sender = Sender(transport, shared.room, shared.stalls)
+        watch_for_vanishing(transport)
+        self._sender = Sender(transport, shared.room, shared.stalls, shared.takings)
         self._keep_alive = KeepAlive(shared.keep_alive, self._sender, lambda: len(self._streams), transport.abort)
         shared.connections.add(self)
         shared.has_none.clear()
         shared.handshakes.add(self)
-        if len(shared.connections) > shared.max_connections:
+        if shared.is_stopping or len(shared.connections) > shared.max_connections:
             self._is_over = True
             transport.abort()
 
@@ -122,11 +126,15 @@ class Connection(asyncio.Protocol, Generic[H]):
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
+        self._keep_alive.heard_s = self._loop.time()
+        self._read(data)
+
+    def _read(self, data: bytes = b"") -> None:
+        """As much as a turn of the event loop has time for; nothing more is received until all of it is read."""
         if self._is_over:
             return
-        self._keep_alive.heard_s = self._loop.time()
         try:
-            self._reader.feed(data)
+            is_behind = self._reader.feed(data)
         except ConnectionFault as fault:
             if not self._has_preface and data[:1].isalpha():
                 self._transport.write(_HTTP_1_ANSWER)
@@ -134,12 +142,22 @@ class Connection(asyncio.Protocol, Generic[H]):
         except Exception:
             _log.exception("a frame of HTTP/2 could not be handled")
             self._end(Code.INTERNAL_ERROR, "")
+        else:
+            if is_behind:
+                self._loop.call_soon(self._read)
+            self._fall_behind(is_behind=is_behind)
+
+    def _fall_behind(self, *, is_behind: bool) -> None:
+        if is_behind is not self._is_behind and not self._transport.is_closing():
+            self._is_behind = is_behind
+            (self._transport.pause_reading if is_behind else self._transport.resume_reading)()
 
     def drain(self) -> None:
         """Take no more streams, and end with the last."""
         if not self._is_over and not self._is_draining:
             self._is_draining = True
-            self._sender.write_control(frames.goaway(self._last_id, Code.NO_ERROR, "the server stops"))
+            if self._streams:
+                self._sender.write_control(frames.goaway(self._last_id, Code.NO_ERROR, "the server stops"))
             self._end_if_drained()
 
     def stop(self) -> None:
@@ -190,6 +208,7 @@ class Connection(asyncio.Protocol, Generic[H]):
             return
         self._is_over = True
         self._reader.close()
+        self._fall_behind(is_behind=False)
         if self._has_preface:
             self._sender.write_control(frames.goaway(self._last_id, code, text))
         self._leave_streams()
@@ -197,7 +216,7 @@ class Connection(asyncio.Protocol, Generic[H]):
         if code is Code.NO_ERROR:
             self._shared.stalls.add(self)
             self._transport.close()
-        else:
+        elif not self._transport.is_closing():
             self._shared.farewells.add(self)
             self._transport.write_eof()
 
@@ -338,13 +357,10 @@ class Connection(asyncio.Protocol, Generic[H]):
         self._sender.write_control(settings.ACKNOWLEDGED)
         if growth:
             for stream in [*self._streams.values()]:
-                self._grow(stream, growth)
-
-    def _grow(self, stream: Stream, n_bytes: int) -> None:
-        if not stream.send_window.grow(n_bytes):
-            self._fault(stream, Code.FLOW_CONTROL_ERROR)
-        elif stream.has_pending:
-            self._sender.on_pending(stream)
+                if not stream.send_window.grow(growth):
+                    raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a stream's window of more than 2147483647 bytes")
+                if stream.has_pending:
+                    self._sender.on_pending(stream)
 
     def _on_ping(self, flags: int, _: int, payload: bytes) -> None:
         if flags & frames.ACK:
@@ -375,5 +391,7 @@ class Connection(asyncio.Protocol, Generic[H]):
             return
         if not increment:
             self._fault(stream, Code.PROTOCOL_ERROR)
-        else:
-            self._grow(stream, increment)
+        elif not stream.send_window.grow(increment):
+            self._fault(stream, Code.FLOW_CONTROL_ERROR)
+        elif stream.has_pending:
+            self._sender.on_pending(stream)

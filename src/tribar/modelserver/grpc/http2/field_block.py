@@ -25,7 +25,11 @@ _MAX_LIST_BYTES_READ: Final = 2 * MAX_LIST_BYTES
 _FIELD_OVERHEAD_BYTES: Final = 32
 _TABLE_BYTES: Final = 4096
 _MAX_NUMBER_BYTES: Final = 5
+_MAX_RESIZINGS: Final = 2
+"""At the beginning of a block: more say nothing (RFC 7541, section 4.2)."""
 _N_KEPT: Final = 16
+_MAX_BYTES_KEPT: Final = 2048
+"""Of the fields of each: what names entries is a byte, and what is made of it may be thousands."""
 
 _INDEXED, _INDEXING, _RESIZING = 0x80, 0x40, 0x20
 _ONE_BYTE_INDICES: Final = bytes(range(_INDEXED, 0xFF))
@@ -58,7 +62,7 @@ class FieldBlocks(Generic[H]):
         except (HPACKError, IndexError) as error:
             raise ConnectionFault(Code.COMPRESSION_ERROR, f"the header fields cannot be read: {error}") from None
         made = self._read(fields)
-        if not block.translate(None, _ONE_BYTE_INDICES):
+        if not block.translate(None, _ONE_BYTE_INDICES) and list_size(fields) <= _MAX_BYTES_KEPT:
             if len(self._kept) == _N_KEPT:
                 self._kept.clear()
             self._kept[block] = made
@@ -66,7 +70,7 @@ class FieldBlocks(Generic[H]):
 
     def _fields(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
-        at = n_bytes = 0
+        at = n_bytes = n_resizings = 0
         while at < len(block):
             first = block[at]
             if first & _INDEXED:
@@ -74,7 +78,11 @@ class FieldBlocks(Generic[H]):
                 name, value = self._table.get_by_index(index)
             elif first & (_INDEXING | _RESIZING) == _RESIZING:
                 size, at = _number(block, at, 0x1F)
-                self._resize(size, is_first=not fields)
+                n_resizings += 1
+                if fields or n_resizings > _MAX_RESIZINGS or size > _TABLE_BYTES:
+                    raise ConnectionFault(Code.COMPRESSION_ERROR, "a size of the table that is not allowed")
+                self._kept.clear()
+                self._table.maxsize = size
                 continue
             else:
                 is_indexed = first & _INDEXING
@@ -92,12 +100,6 @@ class FieldBlocks(Generic[H]):
                 raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many header fields, or too large ones")
             fields.append((name, value))
         return fields
-
-    def _resize(self, size: int, *, is_first: bool) -> None:
-        if not is_first or size > _TABLE_BYTES:
-            raise ConnectionFault(Code.COMPRESSION_ERROR, "a size of the table that is not allowed")
-        self._kept.clear()
-        self._table.maxsize = size
 
 
 def list_size(fields: Sequence[Field]) -> int:

@@ -11,6 +11,8 @@ from tribar.modelserver.grpc.http2.frames import Code, ConnectionFault
 OnFrame = Callable[[int, int, bytes], None]
 """Is given flags, stream and payload."""
 
+_FRAMES_A_TURN: Final = 128
+"""Their handling takes about a millisecond, in which no other connection is heard."""
 _MAX_CONTINUATIONS: Final = 8
 _PRIORITY_BYTES: Final = 5
 _LENGTHS: Final = {
@@ -60,14 +62,19 @@ class FrameReader:
         self._block: _Block | None = None
         self._has_preface = self._has_settings = self._is_closed = False
 
-    def feed(self, data: bytes) -> None:
-        """More bytes. Raises ``ConnectionFault`` where they are not what RFC 9113 says."""
+    def feed(self, data: bytes) -> bool:
+        """More bytes; whether there may be more frames in them than are read at a time: they are to be asked for.
+
+        Raises ``ConnectionFault`` where the bytes are not what RFC 9113 says.
+        """
         if self._rest:
             data = self._rest + data
         at = 0 if self._has_preface else self._read_preface(data)
+        is_behind = False
         if self._has_preface:
-            at = self._read_frames(data, at)
+            at, is_behind = self._read_frames(data, at)
         self._rest = data[at:] if at < len(data) else b""
+        return is_behind
 
     def close(self) -> None:
         """Nothing more is read."""
@@ -84,10 +91,14 @@ class FrameReader:
         self._beginning.on_preface()
         return n_bytes
 
-    def _read_frames(self, data: bytes, at: int) -> int:
-        """Where the first frame begins that is not complete."""
+    def _read_frames(self, data: bytes, at: int) -> tuple[int, bool]:
+        """Where the first frame begins that is not read, and whether it may be complete."""
         unpack, handlers, end = frames.HEAD.unpack_from, self._handlers, len(data)
+        n_left = _FRAMES_A_TURN
         while end - at >= frames.HEAD_BYTES:
+            if not n_left:
+                return at, True
+            n_left -= 1
             high, low, kind, flags, stream_id = unpack(data, at)
             begin = at + frames.HEAD_BYTES
             n_bytes = high << 16 | low
@@ -95,7 +106,7 @@ class FrameReader:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a frame of more than 16384 bytes")
             at = begin + n_bytes
             if at > end:
-                return begin - frames.HEAD_BYTES
+                return begin - frames.HEAD_BYTES, False
             stream_id &= frames.MAX_STREAM_ID
             self._check(kind, stream_id, n_bytes)
             handler = handlers.get(kind)
@@ -106,8 +117,8 @@ class FrameReader:
             else:
                 self._beginning.on_unknown()
             if self._is_closed:
-                return end
-        return at
+                return end, False
+        return at, False
 
     def _check(self, kind: int, stream_id: int, n_bytes: int) -> None:
         if self._block is not None and kind != frames.CONTINUATION:

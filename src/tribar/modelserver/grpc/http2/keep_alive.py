@@ -1,6 +1,7 @@
 """PING both ways: whether a silent peer lives, and whether a lively one only costs. Source: gRPC, "Keepalive"."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -87,3 +88,10 @@ class KeepAlive:
             self._on_dead()
         else:
             self._on_silence()
+
+
+def watch_for_vanishing(transport: asyncio.Transport) -> None:
+    """Have the system ask after a peer that is silent for hours: a connection without calls sends it nothing."""
+    connected = transport.get_extra_info("socket")
+    if connected is not None:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

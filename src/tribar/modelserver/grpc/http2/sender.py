@@ -25,8 +25,8 @@ _MAX_CONTROL_BYTES: Final = 2**16
 class Sender:
     """Writes frames. Those of one turn of the event loop go to the socket together.
 
-    ``room`` counts what waits, and who takes nothing for longer than ``stalls`` allow is left: a stream for itself,
-    the connection where the socket takes nothing.
+    ``room`` counts what waits. Who takes nothing for longer than ``stalls`` allow is left: a stream for itself, the
+    connection where the socket takes nothing. So is a stream that takes no whole message for longer than ``takings``.
     """
 
     __slots__ = (
@@ -44,11 +44,13 @@ class Sender:
         "is_paused",
         "peer",
         "room",
+        "takings",
         "window",
     )
 
-    def __init__(self, transport: asyncio.Transport, room: Room, stalls: Overdue) -> None:
+    def __init__(self, transport: asyncio.Transport, room: Room, stalls: Overdue, takings: Overdue) -> None:
         self.room = room
+        self.takings = takings
         self.peer = PeerSettings()
         self.window = SendWindow(self.peer.initial_window)
         self.is_paused = False
@@ -86,7 +88,7 @@ class Sender:
 
     def take_window(self, stream: Stream, n_bytes: int) -> bool:
         """Whether all of this many bytes may be sent at once, as one frame; then they are taken from the windows."""
-        if self.is_paused or n_bytes > self.peer.max_frame:
+        if self.is_paused or n_bytes > self.peer.max_frame or n_bytes > _SHARE_BYTES:
             return False
         own, ours = stream.send_window, self.window
         if n_bytes:
@@ -114,12 +116,7 @@ class Sender:
             self._pump()
 
     def on_window(self) -> None:
-        """The connection's window has grown."""
-        short, self._short = self._short, {}
-        for stream in short:
-            if not stream.is_ready:
-                stream.is_ready = True
-                self._ready.append(stream)
+        """The connection's window has grown. Costs as much as may be sent, not as many streams as wait for it."""
         if not self._will_pump:
             self._pump()
 
@@ -188,19 +185,27 @@ class Sender:
     def _pump(self) -> None:
         self._will_pump = False
         n_left = _TURN_BYTES
-        ready = self._ready
-        while ready and not self.is_paused and not self._is_closed:
+        while not self.is_paused and not self._is_closed and (stream := self._next()) is not None:
+            if stream.is_open:
+                n_sent = stream.pump(_SHARE_BYTES)
+                n_left -= n_sent
+                self._sort(stream, n_sent)
             if n_left <= 0:
                 self._will_pump = True
                 self._loop.call_soon(self._pump)
                 return
-            stream = ready.popleft()
+
+    def _next(self) -> Stream | None:
+        """Who has waited for the connection's window has its share first, and then its turn among the others."""
+        if self._short and self.window.n_bytes > 0:
+            stream = next(iter(self._short))
+            del self._short[stream]
+            return stream
+        if self._ready:
+            stream = self._ready.popleft()
             stream.is_ready = False
-            if not stream.is_open:
-                continue
-            n_sent = stream.pump(_SHARE_BYTES)
-            n_left -= n_sent
-            self._sort(stream, n_sent)
+            return stream
+        return None
 
     def _sort(self, stream: Stream, n_sent: int) -> None:
         """Where a stream waits that has sent what it could."""

@@ -124,6 +124,7 @@ class Stream:
         pending = self._pending
         if pending is None:
             pending = self._pending = deque()
+            self._sender.takings.add(self)
         if head is not None:
             pending.append((False, frames.frame(frames.HEADERS, _HEADERS_ONLY, self.id, head)))
         pending.extend((True, memoryview(part)) for part in content if len(part))
@@ -179,7 +180,7 @@ class Stream:
             self._streams.close_stream(self)
 
     def on_overdue(self) -> None:
-        """See ``Waiting``: the client has taken nothing for too long."""
+        """See ``Waiting``: the client has taken nothing for too long, or not all in time."""
         self.reset(Code.CANCEL)
         if self.receiver is not None:
             self.receiver.on_gone()
@@ -187,14 +188,10 @@ class Stream:
     def close(self) -> None:
         """Nothing is sent any more; for the connection."""
         self.is_open = False
-        self._pending = None
-        self._release()
-        self._wake()
+        self._hold_nothing()
 
     def _on_drained(self) -> None:
-        self._pending = None
-        self._release()
-        self._wake()
+        self._hold_nothing()
         if self._has_ended:
             self._close_ours()
 
@@ -204,12 +201,13 @@ class Stream:
         else:
             self._streams.close_stream(self)
 
-    def _release(self) -> None:
+    def _hold_nothing(self) -> None:
+        if self._pending is not None:
+            self._pending = None
+            self._sender.takings.discard(self)
         if self.n_held:
             self._sender.room.release(self.n_held)
             self.n_held = 0
-
-    def _wake(self) -> None:
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)

@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+import socket
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import hpack
@@ -28,12 +30,29 @@ class FakeTransport(asyncio.Transport):
         super().__init__()
         self.written = bytearray()
         self.is_closed = False
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.socket: socket.socket | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.socket or default
+
+    def pause_reading(self) -> None:
+        assert self.reads.is_set()
+        self.reads.clear()
+
+    def resume_reading(self) -> None:
+        assert not self.reads.is_set()
+        self.reads.set()
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def write_eof(self) -> None:
         self.is_closed = True
@@ -92,7 +111,7 @@ class Rig:
             min_interval_s=0,
             max_strikes=0,
         )
-        never = (Overdue(1000), Overdue(1000), Overdue(1000))
+        never = (Overdue(1000), Overdue(1000), Overdue(1000), Overdue(1000))
         shared: Shared[Sequence[Field]] = Shared(read, begin, self.room, keep_alive, *never, max_connections=10)
         self.connection = Connection(shared)
         self.connection.connection_made(self.transport)
@@ -104,6 +123,9 @@ class Rig:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         return self.heard, bytes(self.transport.written)
+
+    async def wait_until_read(self) -> None:
+        await self.transport.reads.wait()
 
     def lose(self) -> None:
         self.connection.connection_lost(None)
@@ -225,3 +247,89 @@ async def test_streams_share_a_narrow_connection() -> None:
     assert {len(by_stream(written)[stream_id, frames.DATA]) for stream_id in (1, 3, 5)} == {20 * 16384}
     assert rig.room.n_bytes == 0
     rig.lose()
+
+
+async def test_updates_of_the_window_cost_what_they_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte wakes one stream, however many wait; each has its turn."""
+    rig = Rig()
+    encoder = hpack.Encoder()
+    n_streams = 500
+    said = frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"") + calls(encoder, 1, bytes(65535))
+    for index in range(1, n_streams + 1):
+        said += calls(encoder, 2 * index + 1, b"1234")
+    await rig.feed([said])
+    await rig.wait_until_read()
+    pumped: list[int] = []
+    pump = Stream.pump
+
+    def count(stream: Stream, n_bytes: int) -> int:
+        pumped.append(stream.id)
+        return pump(stream, n_bytes)
+
+    monkeypatch.setattr(Stream, "pump", count)
+    await rig.feed([window_update(0, 1) * 100])
+    assert len(pumped) == len(set(pumped)) == 100
+    await rig.feed([window_update(0, 2**20)])
+    assert rig.room.n_bytes == 0
+    rig.lose()
+
+
+async def test_a_chunk_of_small_frames_leaves_others_their_turns() -> None:
+    """Reading stops until all that was received is handled."""
+    rig = Rig()
+    encoder = hpack.Encoder()
+    said = b"".join(calls(encoder, 2 * index + 1, b"x") for index in range(1000))
+    others: list[int] = []
+
+    def other() -> None:
+        others.append(len(rig.heard))
+        if len(rig.heard) < 1000:
+            asyncio.get_running_loop().call_soon(other)
+
+    other()
+    rig.connection.data_received(frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"") + said)
+    assert not rig.transport.reads.is_set()
+    await rig.wait_until_read()
+    assert len(rig.heard) == 1000
+    assert max(after - before for before, after in pairwise(others)) <= 64
+    rig.lose()
+
+
+async def test_a_fault_among_many_frames_is_read_to_its_end() -> None:
+    """What the client still sends is taken, so that it hears why it has to go."""
+    rig = Rig()
+    await rig.feed(
+        [frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"") + window_update(0, 1) * 500 + window_update(7, 1)]
+    )
+    await rig.wait_until_read()
+    assert by_stream(bytes(rig.transport.written))[0, frames.GOAWAY][4:8] == struct.pack(">I", Code.PROTOCOL_ERROR)
+    rig.lose()
+
+
+async def test_windows_that_a_setting_makes_too_large_end_the_connection() -> None:
+    """RFC 9113, section 6.9.2."""
+    rig = Rig()
+    said = frames.PREFACE + frame(frames.SETTINGS, 0, 0, b"")
+    said += frame(frames.HEADERS, frames.END_HEADERS, 1, hpack.Encoder().encode(FIELDS))
+    said += window_update(1, 2**31 - 1 - 65535) + frame(frames.SETTINGS, 0, 0, struct.pack(">HI", 4, 65536))
+    _, written = await rig.feed([said])
+    assert by_stream(written)[0, frames.GOAWAY][4:8] == struct.pack(">I", Code.FLOW_CONTROL_ERROR)
+    rig.lose()
+
+
+async def test_the_system_asks_after_silent_peers() -> None:
+    """A peer that vanished while it had no call would have its place for ever."""
+    rig = Rig()
+    with socket.socket() as connected:
+        rig.transport.socket = connected
+        rig.connection.connection_made(rig.transport)
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+    rig.lose()
+
+
+def calls(encoder: hpack.Encoder, stream_id: int, body: bytes) -> bytes:
+    """A whole call."""
+    said = frame(frames.HEADERS, frames.END_HEADERS, stream_id, encoder.encode(FIELDS))
+    for at in range(0, len(body), 16384):
+        said += frame(frames.DATA, 0, stream_id, body[at : at + 16384])
+    return said + frame(frames.DATA, frames.END_STREAM, stream_id, b"")

@@ -122,3 +122,25 @@ def test_literals_are_read_back(n_bytes: int) -> None:
     field = (b"name", b"v" * n_bytes)
     assert [tuple(found) for found in hpack.Decoder().decode(literal(*field), raw=True)] == [field]
     assert blocks().decode(literal(*field)) == (field,)
+
+
+def test_large_fields_are_not_kept() -> None:
+    """A block of some bytes may name entries of thousands, and there are many such blocks and connections."""
+    n_read = 0
+
+    def count(_: Sequence[Field]) -> int:
+        nonlocal n_read
+        n_read += 1
+        return n_read
+
+    ours = FieldBlocks(count)
+    ours.decode(b"\x40\x01a\x7f\x81\x17" + b"v" * 3072)
+    assert [ours.decode(b"\xbe") for _ in range(2)] == [2, 3]
+
+
+def test_sizes_of_the_table_that_change_again_and_again() -> None:
+    """RFC 7541, section 4.2: the smallest and the last are all that is to be said."""
+    assert blocks().decode(b"\x20\x3f\xe1\x1f\x82") == ((b":method", b"GET"),)
+    with pytest.raises(ConnectionFault) as caught:
+        blocks().decode(b"\x20" * 3 + b"\x82")
+    assert caught.value.code is Code.COMPRESSION_ERROR
