@@ -48,7 +48,7 @@ def reference_logits(prompt_ids: tuple[int, ...], ids: tuple[int, ...]) -> Any:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("runner", ["native", "torch"])
-@pytest.mark.parametrize("n_tokens", [12, pytest.param(32, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_tokens", [6, pytest.param(32, marks=pytest.mark.long)])
 def test_greedy_tokens_equal_the_reference(n_tokens: int, runner: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(fetch_model(DEFAULT_MODEL))
     with LLM(str(path), runner=runner, weights="f32", kv_cache_dtype="f32") as llm:

@@ -29,6 +29,7 @@ TEXTS = [
 
 SHARED: dict[str, Any] = {
     "add_special_tokens": False,
+    "cache": {"mode": "exact", "tags": ["numbers"]},
     "frequency_penalty": 0.5,
     "guided_choice": ["yes", "no"],
     "guided_grammar": 'root ::= "a" [0-9]+',
@@ -101,7 +102,7 @@ def split(parameters: dict[str, Any]) -> dict[str, Any]:
     extra |= {"skip_special_tokens", "include_stop_str_in_output", "add_special_tokens", "prompt_logprobs"}
     extra |= {"return_token_ids", "return_tokens_as_token_ids", "truncate_prompt_tokens", "add_generation_prompt"}
     extra |= {"continue_final_message", "chat_template_kwargs", "priority", "structured_outputs"}
-    extra |= {"guided_choice", "guided_grammar", "guided_json", "guided_regex"}
+    extra |= {"cache", "guided_choice", "guided_grammar", "guided_json", "guided_regex"}
     if "messages" not in parameters:
         extra |= {"metadata", "response_format"}
     ours = {name: value for name, value in parameters.items() if name in extra}

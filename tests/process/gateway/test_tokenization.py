@@ -71,7 +71,7 @@ def test_bad_requests_name_the_field(served: Served, path: str, body: dict[str, 
     assert answer["error"]["param"] == param
 
 
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("path", sorted(set(BODIES) - {"/v1/cache/feedback"}))  # nothing is cached here
 def test_bad_bodies_on_every_route(served: Served, path: str) -> None:
     """BUG-041, BUG-021: hostile or broken JSON is the client's fault, in the route's own shape."""
     for body in (b"", b"[]", b"{", b"null", b"[" * 10_000, b'{"inputs":"\\ud800"}', b'{"a":1,"a":2}', b'{"unknown":1}'):

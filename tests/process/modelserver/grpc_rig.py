@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from tests.process.modelserver.http2_peer import connected
 from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
 
 from tribar.core.errors import TribarError
 from tribar.core.tensors import DataType, Tensor
-from tribar.modelserver.fake_service import FakeModel
-from tribar.modelserver.grpc import GrpcServer
+from tribar.modelserver.fake_service import FakeModel, FakeService
+from tribar.modelserver.grpc import GrpcOptions, GrpcServer
 from tribar.modelserver.service import Service
 from tribar.modelserver.settings import ServerSettings
 from tribar.modelserver.shared_memory import SharedMemory
@@ -94,3 +95,13 @@ async def expect(code: str, call: Awaitable[Any]) -> str:
         await call
     assert caught.value.status() == f"StatusCode.{code}"
     return str(caught.value.message())
+
+
+@asynccontextmanager
+async def attacked(service: FakeService | None = None, **options: Any) -> AsyncIterator[str]:
+    """The address of a server that has to answer in the end, and to have said nothing to its log."""
+    async with serving(service or FakeService({"identity": identity()}), options=GrpcOptions(**options)) as address:
+        yield address
+        async with connected(address) as peer:
+            peer.send(peer.call(1))
+            assert (await peer.answer(1)).status == "0"

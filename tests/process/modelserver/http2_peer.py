@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import hpack
+from tritonclient.grpc.service_pb2 import ModelInferRequest
 
 from tribar.modelserver.grpc.http2 import frames
 from tribar.modelserver.grpc.http2.frames import Code, frame
@@ -147,3 +148,20 @@ async def connected(address: str, *, first: bytes | None = None, **values: int) 
         yield peer
     finally:
         writer.transport.abort()
+
+
+def infer_request(n_bytes: int) -> bytes:
+    """Of the identity model."""
+    request = ModelInferRequest(model_name="identity", raw_input_contents=[bytes(n_bytes)])
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[1, n_bytes // 4])
+    content: bytes = request.SerializeToString()
+    return content
+
+
+def data_of(stream_id: int, content: bytes) -> list[bytes]:
+    """DATA frames, the last of which ends the stream. A small one's windows suffice."""
+    pieces = [content[at : at + 16384] for at in range(0, len(content), 16384)]
+    return [
+        frame(frames.DATA, frames.END_STREAM if index == len(pieces) - 1 else 0, stream_id, piece)
+        for index, piece in enumerate(pieces)
+    ]

@@ -301,7 +301,7 @@ async def test_an_error_that_cannot_be_written_is_one(tmp_path: Path) -> None:
     code = "class Odd(Exception):\n def __str__(self): raise RuntimeError('no')\nraise Odd"
     async with opened(tmp_path) as instance:
         pid = pid_of(instance)
-        (answers,) = await run(instance, asked(code))
+        await run(instance, answers := asked(code))
         assert "message: Odd: <its message cannot be had: RuntimeError>" in str(answers.error)
         assert pid_of(instance) == pid
 
@@ -312,7 +312,7 @@ async def test_an_error_that_cannot_be_written_is_one(tmp_path: Path) -> None:
 )
 async def test_long_errors_lose_their_middle(tmp_path: Path, code: str) -> None:
     async with opened(tmp_path) as instance:
-        (answers,) = await run(instance, asked(code))
+        await run(instance, answers := asked(code))
     message = str(answers.error)
     assert "characters are left out ...]" in message
     assert 16_000 < len(message) < 33_000
@@ -352,7 +352,7 @@ async def test_what_is_no_message_ends_the_worker(tmp_path: Path, caplog: pytest
         " try: socket.socket(fileno=fd).sendall(bytes([1, 0, 0, 0, 193]))\n except OSError: pass"
     )
     async with opened(tmp_path) as instance:
-        (answers,) = await run(instance, asked(code))
+        await run(instance, answers := asked(code))
         assert "the worker process of 'lab_0' ended (killed by SIGKILL)" in str(answers.error)
         assert [float(part) for part in await said(instance, "answer = [say(2)]")] == [2.0]
     assert "what it sent is no message" in caplog.text

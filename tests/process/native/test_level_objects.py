@@ -27,6 +27,7 @@ def test_the_flags_are_those_of_the_build() -> None:
     assert "-mavx512vnni" in FLAGS["avx512"]
 
 
+@pytest.mark.long  # four seconds of a compiler for each
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_object_of_a_level_shares_nothing(level: str, tmp_path: Path) -> None:
     """With -O1, the least inlining of any build (the sanitizers'): more inlining emits fewer functions."""

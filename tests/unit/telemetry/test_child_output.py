@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from itertools import count
 
 from tribar.telemetry.child_output import LINE_COST_BYTES, MAX_LINE_BYTES, MAX_LINES_AT_ONCE, ChildOutput
 
@@ -11,15 +10,16 @@ async def logged(content: bytes, *, max_bytes_per_s: int | None = None) -> list[
     """The lines, each with the turn of the event loop in which it came."""
     loop = asyncio.get_running_loop()
     lines: list[tuple[str, int]] = []
-    turns = count()
-    turn = next(turns)
+    turn = 0
+    is_over = False
 
     def tick() -> None:
-        nonlocal turn, handle
-        turn = next(turns)
-        handle = loop.call_soon(tick)
+        nonlocal turn
+        turn += 1
+        if not is_over:
+            loop.call_soon(tick)
 
-    handle = loop.call_soon(tick)
+    loop.call_soon(tick)
     read_end, write_end = os.pipe()
     output = await ChildOutput.open(read_end, lambda line: lines.append((line, turn)), max_bytes_per_s)
 
@@ -29,7 +29,7 @@ async def logged(content: bytes, *, max_bytes_per_s: int | None = None) -> list[
 
     await asyncio.to_thread(write)
     await output.end(30)
-    handle.cancel()
+    is_over = True
     return lines
 
 

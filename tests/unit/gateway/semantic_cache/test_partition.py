@@ -28,6 +28,7 @@ OTHERS: dict[str, Any] = {
     "skip_special_tokens": False,
     "grammar": Grammar(GrammarKind.REGEX, "a"),
     "tenant": "b",
+    "may_shrink": True,
 }
 """For every field of a request that its answer depends on another value."""
 

@@ -13,6 +13,8 @@ OnFrame = Callable[[int, int, bytes], None]
 
 _FRAMES_A_TURN: Final = 128
 """Their handling takes about a millisecond, in which no other connection is heard."""
+_BYTES_LIKE_A_FRAME: Final = 128
+"""Of compressed fields: their handling takes about as long."""
 _MAX_CONTINUATIONS: Final = 8
 _PRIORITY_BYTES: Final = 5
 _LENGTHS: Final = {
@@ -96,9 +98,8 @@ class FrameReader:
         unpack, handlers, end = frames.HEAD.unpack_from, self._handlers, len(data)
         n_left = _FRAMES_A_TURN
         while end - at >= frames.HEAD_BYTES:
-            if not n_left:
+            if n_left <= 0:
                 return at, True
-            n_left -= 1
             high, low, kind, flags, stream_id = unpack(data, at)
             begin = at + frames.HEAD_BYTES
             n_bytes = high << 16 | low
@@ -107,6 +108,7 @@ class FrameReader:
             at = begin + n_bytes
             if at > end:
                 return begin - frames.HEAD_BYTES, False
+            n_left -= 1 if kind == frames.DATA else 1 + n_bytes // _BYTES_LIKE_A_FRAME
             stream_id &= frames.MAX_STREAM_ID
             self._check(kind, stream_id, n_bytes)
             handler = handlers.get(kind)

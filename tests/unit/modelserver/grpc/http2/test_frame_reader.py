@@ -22,6 +22,16 @@ class Heard:
         kinds = (frames.DATA, frames.PRIORITY, frames.RST_STREAM, frames.SETTINGS, frames.PING, frames.WINDOW_UPDATE)
         self.reader = FrameReader({kind: self._of(kind) for kind in kinds}, self)
 
+    def read(self, data: bytes) -> list[int]:
+        """How many events there were in each turn that this takes."""
+        counts, is_behind = [], True
+        while is_behind:
+            before = len(self.events)
+            is_behind = self.reader.feed(data)
+            counts.append(len(self.events) - before)
+            data = b""
+        return counts
+
     def _of(self, kind: int) -> Any:
         return lambda flags, stream_id, payload: self.events.append((kind, flags, stream_id, payload))
 
@@ -40,7 +50,7 @@ def heard(pieces: Sequence[bytes]) -> tuple[list[Any], Code | None]:
     listener = Heard()
     try:
         for piece in pieces:
-            listener.reader.feed(piece)
+            listener.read(piece)
     except ConnectionFault as fault:
         return listener.events, fault.code
     return listener.events, None
@@ -133,7 +143,7 @@ def test_a_flood_of_continuations_is_bounded(content: bytes) -> None:
     listener = Heard()
     listener.reader.feed(START + frame(frames.HEADERS, 0, 1, b"x"))
     with pytest.raises(ConnectionFault) as caught:
-        listener.reader.feed(frame(frames.CONTINUATION, 0, 1, content) * 10)
+        listener.read(frame(frames.CONTINUATION, 0, 1, content) * 10)
     assert caught.value.code is Code.ENHANCE_YOUR_CALM
 
 
@@ -144,3 +154,15 @@ def test_nothing_is_read_after_the_end() -> None:
     n_events = len(listener.events)
     listener.reader.feed(frame(frames.PING, 0, 0, bytes(8)) * 2)
     assert len(listener.events) <= n_events + 1
+
+
+@pytest.mark.parametrize(
+    ("said", "n_at_a_time"),
+    [(frame(frames.PING, 0, 0, bytes(8)), 128), (frame(frames.HEADERS, frames.END_HEADERS, 1, bytes(12800)), 2)],
+    ids=["small", "compressed fields"],
+)
+def test_a_turn_is_a_number_of_frames(said: bytes, n_at_a_time: int) -> None:
+    """The rest is read when it is asked for."""
+    listener = Heard()
+    listener.read(START)
+    assert listener.read(said * (2 * n_at_a_time + 1) + said[:5]) == [n_at_a_time, n_at_a_time, 1]
