@@ -17,9 +17,17 @@ _OPENINGS = re.compile(r"^(?:and|but|so|then|also|ok|what about|how about)\b|^(?
 
 @cache
 def _phrases(name: str) -> re.Pattern[str]:
-    """The forms of a list, longest first; a ``$`` at the end of one means the end of the text."""
+    """The forms of a list, longest first; a ``$`` at the end of one means the end of the text.
+
+    Most places of a text begin none: they are told by one look at a border, or at a set of characters.
+    """
     forms = sorted((form for line in read_lines(name) for form in line.split("|")), key=len, reverse=True)
-    return re.compile("|".join(rf"\b{_escaped(form)}" if form.isascii() else form for form in forms))
+    words = "|".join(_escaped(form) for form in forms if form.isascii())
+    others = [form for form in forms if not form.isascii()]
+    pattern = rf"\b(?:{words})"
+    if others:
+        pattern = f"(?=[{re.escape(''.join({form[0] for form in others}))}])(?:{'|'.join(others)})|{pattern}"
+    return re.compile(pattern)
 
 
 def _escaped(form: str) -> str:
