@@ -138,4 +138,4 @@ async def test_the_loop_stays_free_while_texts_are_embedded(embedder: Embedder) 
     spinner = asyncio.create_task(spin())
     await embedder.embed(["how do i get a refund"] * 100)
     spinner.cancel()
-    assert turns > 3
+    assert turns, "had it been done on the loop, nobody else would have had a turn before it was over"
