@@ -199,7 +199,7 @@ def test_two_gateways_share_their_limits_in_redis() -> None:
         book = RuleBook([Rule(allowance=Allowance(requests_per_day=10, concurrent_requests=5), tenant="*")])
 
         def gate() -> tuple[LimitGate, RedisPool]:
-            pool = RedisPool(RedisPoolConfig(url=server.url))
+            pool = RedisPool(RedisPoolConfig(url=server.url, connect_timeout_s=20.0, answer_timeout_s=20.0))
             return LimitGate(RedisBuckets(pool), book), pool
 
         (one, one_pool), (two, two_pool) = gate(), gate()
