@@ -12,6 +12,7 @@ MAX_SCREENED_CHARS = 4096
 """Of a longer question only its end is looked at, where it is asked."""
 
 _INLINE_CHARS = 512
+_SCREENS = {name: guard for name in REASONS for guard in GUARDS if guard.name == name}
 
 
 async def screened(question: str, context: str) -> str:
@@ -23,5 +24,7 @@ async def screened(question: str, context: str) -> str:
 
 def _reason(question: str, context: str) -> str:
     reading = read(question)
-    found = {guard.name for guard in GUARDS if guard.name in REASONS and guard.find(reading)}
-    return next((name for name in REASONS if name in found and not (name == "context" and context)), "")
+    for name, guard in _SCREENS.items():
+        if not (name == "context" and context) and guard.find(reading):
+            return name
+    return ""
